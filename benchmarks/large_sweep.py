@@ -43,7 +43,7 @@ from lab.runs.observer import SilentObserver
 from lab.runs.services import Services, draw_report
 from lab.stages import provenance
 from lab.stages.build import BuildFailure, BuildTask, Built, build
-from lab.stages.estimate import execute
+from lab.stages.executed import execution
 from lab.store.database import Store
 from lab.store.model import VariantRecord
 
@@ -141,8 +141,8 @@ class PlayedExecutor:
         del timeout_s
         pickle.dumps((function, args), pickle.HIGHEST_PROTOCOL)
         future: Future[Any] = Future()
-        if function is execute:
-            self._executed = self._executed or self._really(execute, *args)
+        if function is execution:
+            self._executed = self._executed or self._really(execution, *args)
             future.set_result(pickle.loads(self._executed))  # noqa: S301 - our own
         else:
             future.set_result([self._build(task) for task in args[0]])

@@ -69,7 +69,7 @@ def keys(folder: Annotated[Path, typer.Argument(help="A new folder.", show_defau
     """Make the certificates that the hosts of a cluster and its clients share."""
     from lab.cluster.security import PORT, check_installed, make_keys
 
-    check_installed()
+    check_installed("cryptography")
     for file in make_keys(folder):
         typer.echo(file)
     typer.echo(
@@ -94,7 +94,7 @@ def scheduler(
     from lab.cluster.node import schedule
     from lab.cluster.security import check_installed, way_to
 
-    check_installed()
+    check_installed("distributed")
     known = configured()
     folder = keys or (Path(known.keys) if known.keys else None)
     schedule(way_to(address, folder, insecure=insecure), tell=_tell)
@@ -118,7 +118,7 @@ def worker(
     from lab.cluster.config import configured
     from lab.cluster.security import check_installed, way_to
 
-    check_installed()
+    check_installed("distributed")
     known = configured()
     folder = keys or (Path(known.keys) if known.keys else None)
     way = way_to(address, folder, insecure=insecure)

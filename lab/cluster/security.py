@@ -50,13 +50,16 @@ class Way:
         return None if self.keys is None else security_of(self.keys)
 
 
-def check_installed() -> None:
-    """Look for the extra.
+def check_installed(*names: str) -> None:
+    """Look for packages of the extra.
+
+    Args:
+        names: What is needed: `distributed`, or `cryptography`, which makes keys.
 
     Raises:
-        MissingToolError: It is missing.
+        MissingToolError: One is missing.
     """
-    for name in ("distributed", "cryptography"):
+    for name in names:
         if importlib.util.find_spec(name) is None:
             raise MissingToolError(f"a cluster needs {name}, which is not installed; install it: {INSTALL}")
 

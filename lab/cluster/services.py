@@ -30,7 +30,7 @@ def on_cluster(way: Way, *, jobs: int | None = None) -> Iterator[tuple[Services,
         MissingToolError: The extra is missing.
         ClusterError: The cluster cannot be used.
     """
-    check_installed()
+    check_installed("distributed")
     with connected(way.address, way.security) as cluster:
         yield services_of(cluster, jobs)
 
