@@ -72,7 +72,7 @@ def guards(axes: Sequence[TensorAxis], names: Mapping[str, str]) -> Iterator[str
         if digit.extent < digit.size:
             yield f"{digit.digit} < {digit.extent}"
     for axis in axes:
-        if axis.extent < axis.places:
+        if axis.highest >= axis.extent:
             alone = (replace(axis, extent=axis.places),)
             yield f"{_sum(_digits(alone, divisors, names), _ahead(alone))} < {axis.extent}"
 

@@ -48,6 +48,15 @@ class TensorAxis:
         """How many places the dimensions can count."""
         return math.prod(d.extent for d in self.dimensions)
 
+    @property
+    def highest(self) -> int:
+        """Highest place that the dimensions count, which a dimension of fewer digits than places may keep low."""
+        found, below = 0, 1
+        for d in self.dimensions:
+            found += (d.extent - 1 if d.reversed else min(d.size, d.extent) - 1) * below
+            below *= d.extent
+        return found
+
     def __str__(self) -> str:
         """`i0`, `(t0, i0: 5)`."""
         names = ", ".join(d.name for d in self.dimensions)

@@ -67,13 +67,12 @@ class ThreadMapping:
     @property
     def guarded(self) -> bool:
         """Whether some thread touches nothing with some local index, so that `guard` is needed."""
-        return any(d.extent < d.size for d in self.layout) or any(axis.extent < axis.places for axis in self.axes)
+        return any(d.extent < d.size for d in self.layout) or any(axis.highest >= axis.extent for axis in self.axes)
 
     @cached_property
     def complete(self) -> bool:
         """Whether every element of the tensor is touched, the first one being element 0."""
-        covered = all(d.extent <= d.size for d in self.layout)
-        return self.offset == 0 and covered and all(axis.extent <= axis.places for axis in self.axes)
+        return self.offset == 0 and bool((self.access_map() >= 0).all())
 
     @cached_property
     def elements(self) -> Elements:

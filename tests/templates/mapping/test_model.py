@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mappings import mappings, touched
 
-from lab.templates.mapping.dimension import Dimension, axis
+from lab.templates.mapping.dimension import Dimension, TensorAxis, axis
 from lab.templates.mapping.model import ThreadMapping
 from lab.templates.mapping.text import parse
 
@@ -40,6 +40,14 @@ def test_two_threads_share_five_columns_and_two_share_four_rows():
     assert shared.complete
     assert shared.guarded
     assert [(row >= 0).sum() for row in shared.elements] == [6, 4, 6, 4]
+
+
+def test_a_ragged_axis_whose_last_places_no_digit_counts_needs_no_guard():
+    # 8 digits of 9 places, of which the axis keeps the first 8
+    exact = ThreadMapping((TensorAxis((Dimension("i", 0, 8, 9), Dimension("t", 0, 1, 1)), 8),))
+    assert exact.complete
+    assert not exact.guarded
+    assert ThreadMapping((TensorAxis((Dimension("i", 0, 8, 9, reversed=True),), 8),)).guarded
 
 
 @pytest.mark.parametrize(("text", "owners"), KNOWN.items())
