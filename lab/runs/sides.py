@@ -17,7 +17,7 @@ from lab.store import published
 from lab.store.codec import RUN, VARIANT, uncollected
 from lab.store.database import Store
 from lab.store.model import RunRecord, VariantRecord
-from lab.store.scores import lean_records
+from lab.store.scores import lean, lean_records
 
 _SOURCE = "kernel.cu"
 _SHOWN = 12
@@ -60,13 +60,16 @@ def read_side(name: str) -> Side:
 
 
 def _read(path: Path) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
+    """The run and its records, without what a comparison does not ask for, whatever they are read from."""
     if path.is_file():
-        return _read_file(path)
-    if (path / published.RECORDS).is_file():
+        run, records = _read_file(path)
+    elif (path / published.RECORDS).is_file():
         made = published.read_records(path)
-        return made.run, made.records
-    with Store(path) as store:
-        return store.run(), lean_records(store)
+        run, records = made.run, made.records
+    else:
+        with Store(path) as store:
+            return store.run(), lean_records(store)
+    return run, tuple(map(lean, records))
 
 
 def _read_file(path: Path) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
