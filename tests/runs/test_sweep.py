@@ -21,7 +21,7 @@ from lab.runs.observer import SilentObserver
 from lab.runs.recorder import Recorder
 from lab.runs.sweep import Sweep
 from lab.stages.build import BuildFailure
-from lab.stages.estimate import execute
+from lab.stages.executed import execution
 from lab.store.database import Store
 from lab.store.model import Status
 from lab.toolchain.base import Toolchain
@@ -193,7 +193,7 @@ def test_problems_with_equal_emulations_are_executed_once(context, tmp_path, sto
         sweep = Sweep(context, recorder, executor, None)
         sweep.work(planned[:3], {})
         sweep.work(planned[3:], {})  # when those of the first problem are done
-    assert sum(function is execute for function, _, _ in executor.submitted) == 3
+    assert sum(function is execution for function, _, _ in executor.submitted) == 3
     assert len(planned) == len(store.records()) == 6
     assert all(record.emulation is not None for record in store.records())
     assert sorted(observer.executions) == sorted(one.variant for one in planned)
