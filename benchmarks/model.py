@@ -159,8 +159,9 @@ padding of the small problem since nbody.
 
 ### Kernels held out
 
-benchmarks/held_out.txt names them. This half is not blind: the errors of all kernels were printed once before the list was
-written, rows of it were seen again while the model was made, and the 20 % of "cannot tell" comes from both halves. Measured before:
+benchmarks/held_out.txt names them. This half is not blind: the errors of all kernels were printed once before the list
+was written, rows of it were seen again while the model was made, and the 20 % of "cannot tell" comes from both halves.
+Measured before:
 
 {known}
 
