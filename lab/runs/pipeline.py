@@ -20,6 +20,7 @@ from lab.gpu.process.cards import Card, Cards
 from lab.hardware.gpus import gpu_for
 from lab.measured.timing import GpuDescription
 from lab.runs import flow
+from lab.runs.ahead import drawer
 from lab.runs.baselines import BaselineWatch
 from lab.runs.controls import Controls, notes_on
 from lab.runs.counters import count
@@ -155,8 +156,10 @@ def run(
         observer.planned(asked.experiment, asked.expansion, len(asked.planned), asked.gpu_text)
         if done:
             observer.resumed(len(done))
+        drawing = stack.enter_context(drawer(services.render))
         cards = stack.enter_context(services.cards(asked.cards)) if asked.cards else None
         work = _work(asked, _recorder(asked.experiment, store, observer), cards, facts, emulate=options.emulate)
+        work.recorder.first = drawing.begin
         interrupted = False
         try:
             _sweep(work, done, services, options.jobs or workers.cores())
@@ -170,7 +173,7 @@ def run(
         facts = _final_facts(work, interrupted=interrupted)
         store.write_run(facts)
         observer.drawing()
-        pages = services.render(store)
+        pages = drawing(store)
         store.note("state", {"conditions": conditions, "finished": not interrupted and not options.followed})
         records = store.records() if options.held else ()
         each = (lambda: records) if options.held else partial(stored_records, store.folder)
