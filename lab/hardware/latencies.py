@@ -47,8 +47,9 @@ those of a GPU at hand (`lab.hardware.calibration`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 NEVER_COMPARED: Final = "never compared with hardware"
 """What every estimate says that stands on the figures of another GPU or of documents alone."""
@@ -155,7 +156,7 @@ _LATENCIES = {
     ),
 }
 _REFERENCE: Final = "sm_90"
-_DOCUMENTED: Final = {
+_DOCUMENTED: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
     "sm_70": ({"l2_read_bytes": 2048 / 80}, "L2: NVIDIA A100 whitepaper (V100: 2048 bytes a clock, 80 SMs)"),
     "sm_80": ({"l2_read_bytes": 5120 / 108}, "L2: NVIDIA A100 whitepaper (5120 bytes a clock, 108 SMs)"),
 }

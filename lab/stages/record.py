@@ -11,6 +11,7 @@ from lab.base.warp import WARP_SIZE
 from lab.experiment.model import Experiment
 from lab.experiment.variants import Planned
 from lab.gpu.process.job import JobResult, JobStage
+from lab.hardware.calibration import calibrated
 from lab.hardware.gpus import Gpu, from_description, gpu_for
 from lab.measured.timing import GpuDescription, Merit
 from lab.predict.bounds import LaunchFacts, Prediction, delayed, predict, predict_sequence
@@ -227,8 +228,8 @@ def _together(
 def _target(experiment: Experiment, arch: str, gpu: GpuDescription | None) -> Gpu:
     """The GPU that predictions are for: the one that measures, the experiment's, or the architecture's usual one."""
     if gpu and runs_on(arch, gpu.arch):
-        return from_description(gpu)
-    return gpu_for(experiment.gpu or arch)
+        return calibrated(from_description(gpu))
+    return calibrated(gpu_for(experiment.gpu or arch))
 
 
 def runs_on(built_for: str, gpu: str) -> bool:
