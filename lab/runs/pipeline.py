@@ -8,11 +8,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lab.base import workers
 from lab.experiment.load import load
 from lab.experiment.model import Experiment
-from lab.experiment.schema import ProfileModel
+from lab.experiment.schema import ProfileModel, SearchModel
 from lab.experiment.space import Expansion, Point, expand, neighbours, nothing_left
 from lab.experiment.variants import Plan, Planned, plan, toolchains
 from lab.gpu.device import describe
@@ -30,7 +31,6 @@ from lab.runs.observer import RunObserver, SilentObserver
 from lab.runs.recorder import Recorder
 from lab.runs.reference import first_that_compiles, note_of
 from lab.runs.search import Pruner, leaders
-from lab.runs.searching import Asked, Searching, in_order
 from lab.runs.services import Services
 from lab.runs.sweep import Sweep
 from lab.stages.facts import facts_of
@@ -42,6 +42,9 @@ from lab.store.previous import keep, kept
 from lab.store.resume import differing
 from lab.store.scores import lean
 from lab.toolchain.base import Toolchain
+
+if TYPE_CHECKING:
+    from lab.runs.searching import Asked, Searching
 
 _NO_NATIVE = "`archs: [sm_90]` in the experiment"
 
@@ -232,7 +235,7 @@ def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
         gpu_for(experiment.gpu)  # a GPU that is not in the table is reported before anything is built
     in_use()  # and so is a calibration that cannot be read
     strategy = experiment.search if experiment.search and experiment.search.strategy != "random" else None
-    searching = Searching(experiment, strategy) if strategy else None
+    searching = _search(experiment, strategy) if strategy else None
     expansion = None if searching else expand(experiment, max_variants=options.max_variants)
     tools = toolchains(experiment)
     cards, not_measured = services.find_cards(
@@ -245,12 +248,18 @@ def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
         planned = plan(experiment, expansion.points, tools, archs)
         return _Asked(experiment, expansion, cards, not_measured, tools, archs, planned)
     assert searching is not None  # noqa: S101 - there is one or the other
-    first = in_order(searching.candidates if searching.predicts else searching.ask())
+    first = searching.in_order(searching.candidates if searching.predicts else searching.ask())
     points, planned = _planned(experiment, searching, first, tools, archs, after=0)
     if not points:
         raise nothing_left(experiment)
     expansion = Expansion(points, searching.combinations, {}, len(points))
     return _Asked(experiment, expansion, cards, not_measured, tools, archs, planned, searching, first)
+
+
+def _search(experiment: Experiment, rules: SearchModel) -> Searching:
+    from lab.runs.searching import Searching  # noqa: PLC0415 - few runs need SciPy, which takes 0.2 s
+
+    return Searching(experiment, rules)
 
 
 def _planned(
@@ -467,7 +476,7 @@ def _follow(work: _Work, sweep: Sweep, done: Mapping[str, VariantRecord], search
     number, limit = 0, searching.rules.seconds
     positions = {asked: i for i, asked in enumerate(places)}
     while True:
-        asked = in_order(searching.ask())
+        asked = searching.in_order(searching.ask())
         if asked and limit is not None and time.monotonic() - began > limit:
             searching.stop(f"{limit:g} s were over")
             asked = []

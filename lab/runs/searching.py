@@ -95,6 +95,11 @@ class _ProblemSearch:
 class Searching:
     """The searches of an experiment's problems."""
 
+    @staticmethod
+    def in_order(asked: Sequence[Asked]) -> list[Asked]:
+        """Each once, problem by problem, since a GPU keeps one problem's data at a time."""
+        return sorted(dict.fromkeys(asked), key=lambda one: one[0])
+
     def __init__(self, experiment: Experiment, rules: SearchModel) -> None:
         """Make the spaces, and draw the candidates."""
         self.rules = rules
@@ -246,8 +251,3 @@ def _of_file(problem: SearchedProblem, file: Path) -> model.Prior:
         values = [f"{axis.name}: {', '.join(map(str, axis.values))}" for axis in axes if len(axis.values) > 1]
         raise UserError("has no point of the experiment", at=Location(file), found=dict(tuned.values), accepted=values)
     return model.Prior(costs)
-
-
-def in_order(asked: Sequence[Asked]) -> list[Asked]:
-    """Each once, problem by problem, since a GPU keeps one problem's data at a time."""
-    return sorted(dict.fromkeys(asked), key=lambda one: one[0])
