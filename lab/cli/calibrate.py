@@ -18,7 +18,7 @@ from lab.hardware.calibration import CONSTANTS, Calibration, calibrated, default
 from lab.hardware.gpus import Gpu, from_description, gpu_for, model_of
 from lab.measured.timing import GpuDescription
 from lab.runs.calibration.derive import calibration_of
-from lab.runs.calibration.measure import measure, measured_before
+from lab.runs.calibration.measure import MOST_SECONDS, measure, measured_before
 from lab.runs.services import Services
 
 _REFERENCE = "H200"
@@ -45,9 +45,11 @@ class Calibrated:
 
 def calibrate(
     console: Console,
+    *,
     only: Collection[str] = (),
     runs: Path | None = None,
     file: Path | None = None,
+    seconds: float = MOST_SECONDS,
     services: Services | None = None,
 ) -> Calibrated:
     """Measure the constants of the GPU that is there, or derive them from runs, and write them.
@@ -57,6 +59,7 @@ def calibrate(
         only: Microbenchmarks to run; the constants of others stay as they are.
         runs: Folder of finished runs to derive from, in place of measuring.
         file: The calibration file; the user's by default.
+        seconds: No microbenchmark begins later; the constants of those that do not stay as they are.
         services: The surroundings; this machine by default.
 
     Raises:
@@ -72,13 +75,13 @@ def calibrate(
         bench, date, version = measured_before(runs)
     else:
         date, version = datetime.now(UTC).isoformat(timespec="seconds"), VERSION
-        bench = measure(only, services, lambda line: console.print(Text(line)))
+        bench = measure(only, services, lambda line: console.print(Text(line)), seconds)
     made, missing = calibration_of(bench, date, version)
     model = bench.gpu.name
     if not made.constants:
         reasons = "; ".join(f"{name}: {why}" for name, why in list(missing.items())[:3])
         raise UserError("no constant follows from these measurements", key="calibrate", found=reasons)
-    if only and model in before:
+    if runs is None and model in before:
         made = made.model_copy(update={"constants": {**before[model].constants, **made.constants}})
         missing = {name: why for name, why in missing.items() if name not in made.constants}
     write(file, model, made)

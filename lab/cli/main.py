@@ -594,6 +594,7 @@ def calibrate(
         Path | None,
         typer.Option("--from", help="Derive from the runs in this folder in place of measuring.", show_default=False),
     ] = None,
+    seconds: Annotated[float, typer.Option(min=1, help="No microbenchmark begins later.")] = 270.0,
     show: Annotated[bool, typer.Option("--show", help="Print what estimates use and where it comes from.")] = False,
     gpu: Annotated[
         list[str] | None,
@@ -612,7 +613,7 @@ def calibrate(
         for model, table in found.items():
             calibration.print_rows(_stdout(), model, table)
         return
-    made = calibration.calibrate(_stderr(), only or (), runs)
+    made = calibration.calibrate(_stderr(), only=only or (), runs=runs, seconds=seconds)
     if as_json:
         _print_json(calibration.as_json(made))
     else:

@@ -10,7 +10,7 @@ measured
 scaled
     The constant holds under load, or for a mixture, and was fitted; the microbenchmark measures something that grows
     with it. The built-in value is multiplied by what is measured here over what the same microbenchmark gave on the
-    H200 (`Constant.reference`), so that an H200 keeps its constants.
+    H200 (`GpuConstant.reference`), so that an H200 keeps its constants.
 shown
     No estimate uses it; it says what the GPU does.
 """
@@ -42,7 +42,7 @@ VARIABLE: Final = "LAB_CALIBRATION"
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class GpuConstant:
     """A constant that a microbenchmark gives.
 
     Attributes:
@@ -70,43 +70,44 @@ class Constant:
 
 
 _LANES, _CYCLES = "lanes a cycle and SM", "cycles"
-CONSTANTS: Final[Mapping[str, Constant]] = MappingProxyType(
+CONSTANTS: Final[Mapping[str, GpuConstant]] = MappingProxyType(
     {
-        "fma_lanes": Constant(_LANES, 1, 1024, "float32 multiply-adds; the estimates take the documented lanes"),
-        "integer_lanes": Constant(_LANES, 1, 1024, "integer multiply-adds", "integer_lanes"),
-        "special_lanes": Constant(_LANES, 0.5, 1024, "special functions", "special_lanes"),
-        "convert_lanes": Constant(_LANES, 0.5, 1024, "conversions between float32 and int32", "convert_lanes"),
-        "float64_lanes": Constant(_LANES, 0.1, 1024, "float64 multiply-adds; the estimates take the documented lanes"),
-        "shared_load_lanes": Constant(_LANES, 1, 1024, "loads from shared memory"),
-        "dependent_fma": Constant(
+        "fma_lanes": GpuConstant(_LANES, 1, 1024, "float32 multiply-adds; estimates take the documented lanes"),
+        "integer_lanes": GpuConstant(_LANES, 1, 1024, "integer multiply-adds", "integer_lanes"),
+        "special_lanes": GpuConstant(_LANES, 0.5, 1024, "special functions", "special_lanes"),
+        "convert_lanes": GpuConstant(_LANES, 0.5, 1024, "conversions between float32 and int32", "convert_lanes"),
+        "float64_lanes": GpuConstant(_LANES, 0.1, 1024, "float64 multiply-adds; estimates take the documented lanes"),
+        "shared_load_lanes": GpuConstant(_LANES, 1, 1024, "loads from shared memory"),
+        "dependent_fma": GpuConstant(
             _CYCLES, 1, 100, "from a multiply-add to the next that needs it, the loop around it included",
             "dependent_cycles", reference=5.00013),
-        "dependent_special": Constant(
+        "dependent_special": GpuConstant(
             _CYCLES, 1, 1000, "the same of special functions", "variable_latency", reference=17.2315),
-        "dependent_shared_load": Constant(
+        "dependent_shared_load": GpuConstant(
             _CYCLES, 1, 1000, "the same of loads from shared memory", "shared_latency", reference=29.9676),
-        "shared_wavefronts": Constant("a cycle and SM", 0.05, 16, "passes through shared memory", "shared_wavefronts"),
-        "l1_lines": Constant("a cycle and SM", 0.05, 16, "lines of 128 bytes that loads look up in L1", "l1_lines"),
-        "l1_latency": Constant(_CYCLES, 5, 10_000, "load after load in L1"),
-        "l2_latency": Constant(_CYCLES, 10, 10_000, "load after load in L2"),
-        "dram_latency": Constant(
+        "shared_wavefronts": GpuConstant(
+            "a cycle and SM", 0.05, 16, "passes through shared memory", "shared_wavefronts"),
+        "l1_lines": GpuConstant("a cycle and SM", 0.05, 16, "lines of 128 bytes that loads look up in L1", "l1_lines"),
+        "l1_latency": GpuConstant(_CYCLES, 5, 10_000, "load after load in L1"),
+        "l2_latency": GpuConstant(_CYCLES, 10, 10_000, "load after load in L2"),
+        "dram_latency": GpuConstant(
             _CYCLES, 20, 100_000, "load after load in DRAM", "global_latency", reference=689.109),
-        "l2_read_bytes": Constant(
+        "l2_read_bytes": GpuConstant(
             "bytes a cycle and SM", 1, 1024, "what L2 sends while all SMs read half of it", "l2_read_bytes"),
-        "l2_scattered_bytes": Constant(
+        "l2_scattered_bytes": GpuConstant(
             "bytes a cycle and SM", 0.5, 1024, "the same of single sectors at random places", "l2_scattered_bytes"),
-        "dram_copy": Constant("GB/s", 1, 100_000, "bytes that a copy reads and writes"),
-        "dram_sectors": Constant("sectors/ns", 0.01, 10_000, "random sectors of 32 bytes from DRAM"),
-        "launch": Constant("µs", 0.1, 1000, "a launch of one block in a graph", "launch_s", reference=1.59037),
-        "block_start": Constant("ns", 0.01, 1000, "from the start of a block to the next", "block_start_s", 1e-9),
-        "block_turn": Constant(
+        "dram_copy": GpuConstant("GB/s", 1, 100_000, "bytes that a copy reads and writes"),
+        "dram_sectors": GpuConstant("sectors/ns", 0.01, 10_000, "random sectors of 32 bytes from DRAM"),
+        "launch": GpuConstant("µs", 0.1, 1000, "a launch of one block in a graph", "launch_s", reference=1.59037),
+        "block_start": GpuConstant("ns", 0.01, 1000, "from the start of a block to the next", "block_start_s", 1e-9),
+        "block_turn": GpuConstant(
             _CYCLES, 10, 100_000, "from a block of 1024 threads to the next in its place", "block_latency",
             reference=391.342),
-        "atomic_update": Constant("ns", 0.01, 1000, "integer updates of one word", "atomic_update_s", 1e-9),
-        "float_update": Constant("ns", 0.01, 1000, "floating-point updates of one word", "float_update_s", 1e-9),
-        "l2_slices": Constant("slices", 1, 4096, "slices of L2 that update at a time", "l2_slices"),
-        "shared_updates": Constant(_LANES, 0.01, 1024, "integer updates of shared memory"),
-        "barrier_exchange": Constant(
+        "atomic_update": GpuConstant("ns", 0.01, 1000, "integer updates of one word", "atomic_update_s", 1e-9),
+        "float_update": GpuConstant("ns", 0.01, 1000, "floating-point updates of one word", "float_update_s", 1e-9),
+        "l2_slices": GpuConstant("slices", 1, 4096, "slices of L2 that update at a time", "l2_slices"),
+        "shared_updates": GpuConstant(_LANES, 0.01, 1024, "integer updates of shared memory"),
+        "barrier_exchange": GpuConstant(
             _CYCLES, 2, 100_000, "an exchange of 1024 threads between two barriers", "block_barrier",
             reference=258.35),
     }

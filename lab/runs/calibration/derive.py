@@ -42,7 +42,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class MicroTimings:
     """The measured microbenchmarks of one GPU.
 
     Attributes:
@@ -104,7 +104,7 @@ def timings_of(records: Sequence[VariantRecord], gpu: GpuDescription) -> tuple[T
     return tuple(found)
 
 
-def derive(bench: Bench) -> tuple[dict[str, MeasuredConstant], dict[str, str]]:
+def derive(bench: MicroTimings) -> tuple[dict[str, MeasuredConstant], dict[str, str]]:
     """Return every constant that the microbenchmarks give.
 
     Returns:
@@ -128,7 +128,7 @@ def derive(bench: Bench) -> tuple[dict[str, MeasuredConstant], dict[str, str]]:
     return found, missing
 
 
-def calibration_of(bench: Bench, date: str, lab: str) -> tuple[Calibration, dict[str, str]]:
+def calibration_of(bench: MicroTimings, date: str, lab: str) -> tuple[Calibration, dict[str, str]]:
     """Return the calibration of a GPU, and why constants are missing from it, as `derive` does."""
     found, missing = derive(bench)
     gpu = bench.gpu
@@ -142,19 +142,19 @@ def _rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _launch_us(bench: Bench) -> Timing:
+def _launch_us(bench: MicroTimings) -> Timing:
     return min(bench.rows("launch", blocks=1), key=lambda one: one.us)
 
 
-def _launch(bench: Bench) -> Value:
+def _launch(bench: MicroTimings) -> Value:
     row = _launch_us(bench)
     return row.us, [row]
 
 
-def _lanes(kind: int, each: int = 1) -> Callable[[Bench], Value]:
+def _lanes(kind: int, each: int = 1) -> Callable[[MicroTimings], Value]:
     """Lanes that an SM starts in a cycle; a step is `each` instructions."""
 
-    def rule(bench: Bench) -> Value:
+    def rule(bench: MicroTimings) -> Value:
         row = max(bench.rows("pipes", kind=kind), key=lambda one: float(one.values["blocks"]))
         steps, chains, threads, blocks = (float(row.values[name]) for name in ("steps", "chains", "threads", "blocks"))
         busy = _cycles(bench, row) * bench.gpu.sms
@@ -163,40 +163,40 @@ def _lanes(kind: int, each: int = 1) -> Callable[[Bench], Value]:
     return rule
 
 
-def _dependent(kind: int) -> Callable[[Bench], Value]:
+def _dependent(kind: int) -> Callable[[MicroTimings], Value]:
     """Cycles from an instruction to the next one of its chain."""
 
-    def rule(bench: Bench) -> Value:
+    def rule(bench: MicroTimings) -> Value:
         row = bench.row("pipes", kind=kind, blocks=1)
         return (row.us - _launch_us(bench).us) * row.clock_mhz / float(row.values["steps"]), [row]
 
     return rule
 
 
-def _cycles(bench: Bench, row: Timing) -> float:
+def _cycles(bench: MicroTimings, row: Timing) -> float:
     """Cycles of a row without its launch, where that is known."""
     launch = _launch_us(bench).us if bench.timings.get("launch") else 0.0
     return (row.us - launch) * row.clock_mhz
 
 
-def _wavefronts(bench: Bench) -> Value:
+def _wavefronts(bench: MicroTimings) -> Value:
     row = max(bench.rows("banks"), key=lambda one: float(one.values["stride"]))
     warps = float(row.values["blocks"]) * float(row.values["threads"]) / WARP_SIZE
     passes = float(row.values["steps"]) * warps * max(1.0, float(row.values["stride"]))
     return passes / (_cycles(bench, row) * bench.gpu.sms), [row]
 
 
-def _lines(bench: Bench) -> Value:
+def _lines(bench: MicroTimings) -> Value:
     """Rows of 64 words, a thread each, whose two lines L1 holds: every word is looked up in a line of its own."""
     rows = bench.rows("l1_reuse", words=64, shared=0)
     row = min(rows, key=lambda one: one.us)
     return float(row.values["n"]) * 64 * 2 / (_cycles(bench, row) * bench.gpu.sms), [row]
 
 
-def _chase(words: int | None) -> Callable[[Bench], Value]:
+def _chase(words: int | None) -> Callable[[MicroTimings], Value]:
     """Cycles of a load that the next one waits for; in the largest buffer by default."""
 
-    def rule(bench: Bench) -> Value:
+    def rule(bench: MicroTimings) -> Value:
         rows = bench.rows("chase") if words is None else bench.rows("chase", words=words)
         row = max(rows, key=lambda one: float(one.values["words"]))
         if words is None and 4 * float(row.values["words"]) < 2 * bench.gpu.l2_bytes:
@@ -210,7 +210,7 @@ _VECTOR = 16
 _WORD = 4
 
 
-def _l2_read(bench: Bench) -> Value:
+def _l2_read(bench: MicroTimings) -> Value:
     """Half of L2, at which an H200's two halves exchange lines as they do in kernels."""
     row = bench.largest("working_set", _VECTOR, 0.55 * bench.gpu.l2_bytes)
     moved = _VECTOR * float(row.values["passes"]) * float(row.values["threads"]) * float(row.values["blocks"])
@@ -221,19 +221,19 @@ def _sectors(row: Timing) -> float:
     return float(row.values["passes"]) * float(row.values["threads"]) * float(row.values["blocks"])
 
 
-def _l2_scattered(bench: Bench) -> Value:
+def _l2_scattered(bench: MicroTimings) -> Value:
     row = bench.largest("random_sectors", _WORD, 0.25 * bench.gpu.l2_bytes)
     return SECTOR_BYTES * _sectors(row) / (_cycles(bench, row) * bench.gpu.sms), [row]
 
 
-def _dram_sectors(bench: Bench) -> Value:
+def _dram_sectors(bench: MicroTimings) -> Value:
     row = max(bench.rows("random_sectors"), key=lambda one: float(one.values["words"]))
     if _WORD * float(row.values["words"]) < 4 * bench.gpu.l2_bytes:
         raise LookupError("random_sectors has no measured variant beyond L2")
     return _sectors(row) / (1e3 * (row.us - _launch_us(bench).us)), [row]
 
 
-def _copy(bench: Bench) -> Value:
+def _copy(bench: MicroTimings) -> Value:
     """The fastest copy, whatever its blocks are: it reads and writes 4 bytes for each element."""
     row = min(bench.rows("block_tail"), key=lambda one: one.us)
     return 2 * _WORD * float(row.values["n"]) / (1e3 * row.us), [row]
@@ -242,7 +242,7 @@ def _copy(bench: Bench) -> Value:
 _LARGE_BLOCK = 1024
 
 
-def _block_start(bench: Bench) -> Value:
+def _block_start(bench: MicroTimings) -> Value:
     rows = [one for one in bench.rows("block_rate") if float(one.values["threads"]) < _LARGE_BLOCK]
     if not rows:
         raise LookupError("block_rate has no measured variant of small blocks")
@@ -250,13 +250,13 @@ def _block_start(bench: Bench) -> Value:
     return 1e3 * (row.us - _launch_us(bench).us) / float(row.values["blocks"]), [row]
 
 
-def _block_turn(bench: Bench) -> Value:
+def _block_turn(bench: MicroTimings) -> Value:
     row = min(bench.rows("block_rate", threads=_LARGE_BLOCK), key=lambda one: one.us)
     places = bench.gpu.sms * (bench.sm.warps_per_sm * WARP_SIZE // _LARGE_BLOCK)
     return _cycles(bench, row) * places / float(row.values["blocks"]), [row]
 
 
-def _exchange(bench: Bench) -> Value:
+def _exchange(bench: MicroTimings) -> Value:
     """What more rounds add, so that loads, stores and starts of blocks are not in it."""
     rows = sorted(bench.rows("barriers", threads=_LARGE_BLOCK), key=lambda one: float(one.values["rounds"]))
     fewer, more = rows[-2:] if len(rows) > 1 else (None, None)
@@ -268,8 +268,8 @@ def _exchange(bench: Bench) -> Value:
     return (more.us - fewer.us) * more.clock_mhz / rounds * places / blocks, [fewer, more]
 
 
-def _update(kind: str) -> Callable[[Bench], Value]:
-    def rule(bench: Bench) -> Value:
+def _update(kind: str) -> Callable[[MicroTimings], Value]:
+    def rule(bench: MicroTimings) -> Value:
         row = min(bench.rows("atomics_global", T=kind, known=0, together=0, counters=1), key=lambda one: one.us)
         return 1e3 * (row.us - _launch_us(bench).us) / float(row.values["updates"]), [row]
 
@@ -279,7 +279,7 @@ def _update(kind: str) -> Callable[[Bench], Value]:
 _APART = 65536
 
 
-def _slices(bench: Bench) -> Value:
+def _slices(bench: MicroTimings) -> Value:
     """How many times as fast updates are that lie apart."""
     one, rows = _update("unsigned")(bench)
     apart = bench.rows("atomics_global", T="unsigned", known=0, together=0, counters=_APART)
@@ -288,13 +288,13 @@ def _slices(bench: Bench) -> Value:
     return one / each, [*rows, row]
 
 
-def _shared_updates(bench: Bench) -> Value:
+def _shared_updates(bench: MicroTimings) -> Value:
     rows = bench.rows("atomics_shared", T="unsigned", known=0, together=0, counters=1024, spread=1)
     row = rows[0]
     return float(row.values["updates"]) / (_cycles(bench, row) * bench.gpu.sms), [row]
 
 
-RULES: Final[Mapping[str, tuple[str, Callable[[Bench], Value]]]] = {
+RULES: Final[Mapping[str, tuple[str, Callable[[MicroTimings], Value]]]] = {
     "fma_lanes": ("pipes", _lanes(_FMA)),
     "integer_lanes": ("pipes", _lanes(_MAD)),
     "special_lanes": ("pipes", _lanes(_SPECIAL)),

@@ -14,7 +14,7 @@ from lab.base import yamlfile
 from lab.base.errors import MissingToolError, StoreError, UserError, did_you_mean
 from lab.base.files import scratch
 from lab.measured.timing import GpuDescription
-from lab.runs.calibration.derive import Bench, Timing, timings_of
+from lab.runs.calibration.derive import MicroTimings, Timing, timings_of
 from lab.runs.pipeline import RunOptions, run
 from lab.runs.services import Services
 from lab.runs.sides import read_side
@@ -40,7 +40,7 @@ NARROWED: Final[Mapping[str, Mapping[str, Any]]] = {
 first: others subtract it."""
 
 MOST_SECONDS: Final = 270.0
-"""No microbenchmark begins later, so that all end within five minutes."""
+"""No microbenchmark begins later by default, so that all end within five minutes."""
 
 
 def shipped() -> Path:
@@ -89,15 +89,17 @@ def measure(
     only: Collection[str] = (),
     services: Services | None = None,
     tell: Callable[[str], object] = lambda _: None,
+    seconds: float = MOST_SECONDS,
     clock: Callable[[], float] = time.monotonic,
-) -> Bench:
+) -> MicroTimings:
     """Run the microbenchmarks on the first GPU.
 
     Args:
         only: Those to run; all by default.
         services: The surroundings; this machine by default.
         tell: Receives a line for each microbenchmark.
-        clock: Seconds, for the limit of five minutes.
+        seconds: No microbenchmark begins later.
+        clock: Seconds that pass.
 
     Raises:
         MissingToolError: There is no GPU, or nothing can be measured on it.
@@ -111,8 +113,8 @@ def measure(
     gpu, found, began = cards[0].description, dict[str, tuple[Timing, ...]](), clock()
     with scratch("lab-calibrate-") as folder:
         for name in names:
-            if clock() - began > MOST_SECONDS:
-                tell(f"{name}: left out, for the five minutes are over")
+            if clock() - began > seconds:
+                tell(f"{name}: left out, {seconds:.0f} s are over")
                 continue
             options = RunOptions(output=folder / "runs" / name, emulate=False, resume=False, command="lab calibrate")
             outcome = run(narrowed(name, folder), options, None, services)
@@ -123,10 +125,10 @@ def measure(
             failed = next((one for one in records if one.status.failed), None)
             reason = "" if failed is None else f"; {failed.label}: {failed.status}, {failed.reason}"
             tell(f"{name}: {len(found[name])} of {len(records)} variants measured{reason}")
-    return Bench(gpu, found)
+    return MicroTimings(gpu, found)
 
 
-def measured_before(folder: Path) -> tuple[Bench, str, str]:
+def measured_before(folder: Path) -> tuple[MicroTimings, str, str]:
     """Read the microbenchmarks that were run before, from the folders below one, each with a run or committed results.
 
     Returns:
@@ -154,7 +156,7 @@ def measured_before(folder: Path) -> tuple[Bench, str, str]:
             accepted=f"a folder with folders of runs, named {', '.join(NARROWED)}",
         )  # fmt: skip
     (gpu,) = gpus.values()
-    return Bench(gpu, found), *latest
+    return MicroTimings(gpu, found), *latest
 
 
 def _runs(folder: Path) -> Iterator[tuple[str, Path]]:

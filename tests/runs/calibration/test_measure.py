@@ -49,11 +49,11 @@ def test_a_played_card_runs_what_was_asked() -> None:
 
 def test_nothing_begins_after_the_limit() -> None:
     told: list[str] = []
-    seconds = itertools.count(0, 1000)
-    bench = measure([], all_played(), told.append, clock=lambda: next(seconds))
+    passing = itertools.count(0, 1000)
+    bench = measure([], all_played(), told.append, clock=lambda: next(passing))
     assert bench.timings == {}
     assert len(told) == len(NARROWED)
-    assert told[0] == "launch: left out, for the five minutes are over"
+    assert told[0] == "launch: left out, 270 s are over"
 
 
 def test_without_a_gpu_the_sentence_names_the_other_way() -> None:
