@@ -8,11 +8,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lab.base import workers
 from lab.experiment.load import load
 from lab.experiment.model import Experiment
-from lab.experiment.schema import ProfileModel
+from lab.experiment.schema import ProfileModel, SearchModel
 from lab.experiment.space import Expansion, Point, expand, neighbours, nothing_left
 from lab.experiment.variants import Plan, Planned, plan, toolchains
 from lab.gpu.device import describe
@@ -20,6 +21,7 @@ from lab.gpu.process.cards import Card, Cards
 from lab.hardware.gpus import gpu_for
 from lab.measured.timing import GpuDescription
 from lab.runs import flow
+from lab.runs.ahead import drawer
 from lab.runs.baselines import BaselineWatch
 from lab.runs.controls import Controls, notes_on
 from lab.runs.counters import count
@@ -29,7 +31,6 @@ from lab.runs.observer import RunObserver, SilentObserver
 from lab.runs.recorder import Recorder
 from lab.runs.reference import first_that_compiles, note_of
 from lab.runs.search import Pruner, leaders
-from lab.runs.searching import Asked, Searching, in_order
 from lab.runs.services import Services
 from lab.runs.sweep import Sweep
 from lab.stages.facts import facts_of
@@ -41,6 +42,9 @@ from lab.store.previous import keep, kept
 from lab.store.resume import differing
 from lab.store.scores import lean
 from lab.toolchain.base import Toolchain
+
+if TYPE_CHECKING:  # its models import SciPy, which takes longer than reading most experiments
+    from lab.runs.searching import Asked, Searching
 
 _NO_NATIVE = "`archs: [sm_90]` in the experiment"
 
@@ -155,8 +159,10 @@ def run(
         observer.planned(asked.experiment, asked.expansion, len(asked.planned), asked.gpu_text)
         if done:
             observer.resumed(len(done))
+        drawing = stack.enter_context(drawer(services.render))
         cards = stack.enter_context(services.cards(asked.cards)) if asked.cards else None
         work = _work(asked, _recorder(asked.experiment, store, observer), cards, facts, emulate=options.emulate)
+        work.recorder.first = drawing.begin
         interrupted = False
         try:
             _sweep(work, done, services, options.jobs or workers.cores())
@@ -170,7 +176,7 @@ def run(
         facts = _final_facts(work, interrupted=interrupted)
         store.write_run(facts)
         observer.drawing()
-        pages = services.render(store)
+        pages = drawing(store)
         store.note("state", {"conditions": conditions, "finished": not interrupted and not options.followed})
         records = store.records() if options.held else ()
         each = (lambda: records) if options.held else partial(stored_records, store.folder)
@@ -230,7 +236,7 @@ def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
     if experiment.gpu:
         gpu_for(experiment.gpu)  # a GPU that is not in the table is reported before anything is built
     strategy = experiment.search if experiment.search and experiment.search.strategy != "random" else None
-    searching = Searching(experiment, strategy) if strategy else None
+    searching = _searching(experiment, strategy) if strategy else None
     expansion = None if searching else expand(experiment, max_variants=options.max_variants)
     tools = toolchains(experiment)
     cards, not_measured = services.find_cards(
@@ -243,12 +249,18 @@ def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
         planned = plan(experiment, expansion.points, tools, archs)
         return _Asked(experiment, expansion, cards, not_measured, tools, archs, planned)
     assert searching is not None  # noqa: S101 - there is one or the other
-    first = in_order(searching.candidates if searching.predicts else searching.ask())
+    first = searching.in_order(searching.candidates if searching.predicts else searching.ask())
     points, planned = _planned(experiment, searching, first, tools, archs, after=0)
     if not points:
         raise nothing_left(experiment)
     expansion = Expansion(points, searching.combinations, {}, len(points))
     return _Asked(experiment, expansion, cards, not_measured, tools, archs, planned, searching, first)
+
+
+def _searching(experiment: Experiment, rules: SearchModel) -> Searching:
+    from lab.runs.searching import Searching  # noqa: PLC0415 - as said above
+
+    return Searching(experiment, rules)
 
 
 def _planned(
@@ -465,7 +477,7 @@ def _follow(work: _Work, sweep: Sweep, done: Mapping[str, VariantRecord], search
     number, limit = 0, searching.rules.seconds
     positions = {asked: i for i, asked in enumerate(places)}
     while True:
-        asked = in_order(searching.ask())
+        asked = searching.in_order(searching.ask())
         if asked and limit is not None and time.monotonic() - began > limit:
             searching.stop(f"{limit:g} s were over")
             asked = []

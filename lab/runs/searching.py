@@ -131,6 +131,11 @@ class Searching:
         """A problem by its place."""
         return self._ones[i].problem
 
+    @staticmethod
+    def in_order(asked: Sequence[Asked]) -> list[Asked]:
+        """Each once, problem by problem, since a GPU keeps one problem's data at a time."""
+        return sorted(dict.fromkeys(asked), key=lambda one: one[0])
+
     def know(self, records: Mapping[Asked, VariantRecord]) -> None:
         """Take the records of the candidates, none of which was measured for this search yet."""
         for i, one in enumerate(self._ones):
@@ -246,8 +251,3 @@ def _of_file(problem: SearchedProblem, file: Path) -> model.Prior:
         values = [f"{axis.name}: {', '.join(map(str, axis.values))}" for axis in axes if len(axis.values) > 1]
         raise UserError("has no point of the experiment", at=Location(file), found=dict(tuned.values), accepted=values)
     return model.Prior(costs)
-
-
-def in_order(asked: Sequence[Asked]) -> list[Asked]:
-    """Each once, problem by problem, since a GPU keeps one problem's data at a time."""
-    return sorted(dict.fromkeys(asked), key=lambda one: one[0])
