@@ -159,8 +159,9 @@ For a GPU that nobody measured, [`lab calibrate`](calibrate.md) runs them and es
 
 ### Kernels whose residuals led to changes
 
-What SASS merges or adds counts since matmul, lines of L1 since matvec and l1_reuse, the mean of reads since spmv, the
-padding of the small problem since nbody.
+What SASS merges or adds counts since matmul, lines of L1 since matvec and l1_reuse, the mean of reads since spmv. What
+tiles compute beyond the small problem was taken off the growth for nbody, and is not any more: it ranked variants of
+nbody and of contraction worse.
 
 {tuned}
 

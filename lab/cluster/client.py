@@ -280,10 +280,8 @@ class Cluster:
             )
             ended: WorkerAnswer | BaseException = await future
         except Exception as error:  # noqa: BLE001 - Dask raises many
-            if piece.future is not None and piece.future.status == "error":
-                ended = _loss(error)
-            else:
-                ended = self._lost()
+            failed = piece.future is not None and piece.future.status == "error"
+            ended = _loss(error) if failed else self._lost()
         piece.future = None  # the scheduler forgets the piece
         self._ended.put((piece, ended))
 

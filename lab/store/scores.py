@@ -10,9 +10,6 @@ and what is executed outside of loops by as much less as the factor above says.
 
 Where the blocks grow by less than a quarter of the work and the GPU holds them all at once, they loop over the data:
 loops grow with the work and the rest with the blocks. How the work grows stands in `lab.store.growth`.
-
-Where throughput counts operations, all variants compute the same at the real size. What one computes more at the small
-size, since its tiles reach beyond the data, is taken off its growth.
 """
 
 from __future__ import annotations
@@ -96,12 +93,11 @@ def _scored(
 ) -> dict[str, KernelScore]:
     """Score the variants of one problem whose work grows by `work`."""
     growth = max(1.0, min((work[v] / s.blocks_ratio for v, (_, steps) in known.items() for s in steps), default=1.0))
-    least = min((done for _, steps in known.values() if (done := _computed(steps))), default=0.0)
     found = {}
     for variant, (record, steps) in known.items():
         gpu = target(record)
         if gpu is not None:
-            launches = [_launch(record, step, work[variant], growth, least) for step in steps]
+            launches = [_launch(record, step, work[variant], growth) for step in steps]
             found[variant] = score(gpu, launches, record.bytes_moved)
     return found
 
@@ -191,18 +187,10 @@ def _steps(record: VariantRecord) -> tuple[_Step, ...]:
     return tuple(made) if len(made) == len(real) == len(done.launches) else ()
 
 
-def _computed(steps: Sequence[_Step]) -> float:
-    """Floating-point instructions of all threads, at the small size."""
-    counts = [step.small.executed.threads_by_class for step in steps if step.small.executed]
-    return sum(one.get(cls, 0) for one in counts for cls in (C.FMA, C.FLOAT))
-
-
-def _launch(record: VariantRecord, step: _Step, work: float, growth: float, least: float) -> LaunchWork:
+def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> LaunchWork:
     executed, looped = step.small.executed or _NOTHING, _looping(record, step)
     blocks = step.blocks_ratio
     grown = blocks * growth
-    if not record.steps and (own := _computed([step])):  # one launch computes everything
-        grown = min(grown, max(blocks, work * least / own))
     persistent = grown < _PERSISTENT * work and _resides(record, step)
     inside = work if persistent or record.merit is not Merit.TFLOPS else grown
     outside = blocks if persistent or record.merit is Merit.TFLOPS else max(blocks, work / growth)
