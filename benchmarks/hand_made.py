@@ -119,7 +119,8 @@ HAND_MADE: tuple[Mistake, ...] = (
     Mistake(
         "finished tasks are forgotten",
         "lab/runs/schedule.py",
-        "        if self._remember:\n            self._known[started.task.key] = future\n",
+        "        if self._remember:\n"
+        "            self._answers[started.task.key] = (None if error else future.result(), error)\n",
         "",
         "tests/runs/test_schedule.py::test_equal_tasks_under_way_run_once_and_later_ones_only_where_they_are_remembered",
     ),

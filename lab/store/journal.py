@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
@@ -63,7 +64,7 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
     Raises:
         sqlite3.OperationalError: It cannot be read, or holds work in a write-ahead log that only a writer can merge.
     """
-    name = f"file:{quote(str(path.resolve()))}"  # `?` and `#` of a path would begin the options
+    name = f"file:{quote(os.fsencode(path.resolve()))}"  # `?` and `#` of a path would begin the options
     db = sqlite3.connect(f"{name}?mode=rw", uri=True, check_same_thread=False)
     try:
         db.execute("PRAGMA query_only=ON")

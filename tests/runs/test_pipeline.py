@@ -21,7 +21,7 @@ from lab.report.registry.registry import columns_for
 from lab.runs.observer import SilentObserver
 from lab.runs.pipeline import RunOptions, run
 from lab.stages.build import BuildFailure, Built
-from lab.stages.estimate import execute
+from lab.stages.executed import execution
 from lab.store.database import Store
 from lab.store.model import Status
 from lab.toolchain.nvrtc.compiler import find_nvrtc
@@ -576,7 +576,7 @@ def test_equal_code_on_equal_emulated_problems_is_executed_once(emulated, tmp_pa
     outcome = run(emulated, RunOptions(output=tmp_path / "out", jobs=1), Watcher(), services)
     assert [r.status for r in outcome.records] == [Status.VERIFIED] * 2
     assert outcome.records[0].emulation == outcome.records[1].emulation
-    assert [function for function, _, _ in executor.submitted].count(execute) == 1
+    assert [function for function, _, _ in executor.submitted].count(execution) == 1
 
 
 def test_a_stated_number_of_variants_is_executed(emulated, tmp_path, no_gpu):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from concurrent.futures import Future
 
@@ -12,7 +13,7 @@ from gpu_jobs import QUIET, KilledOnce, job
 from lab.base.errors import MissingToolError
 from lab.gpu.process.cards import Card, Ran
 from lab.gpu.process.job import JobResult, JobStage
-from lab.gpu.process.localcards import STRIKES, LocalCards
+from lab.gpu.process.localcards import STRIKES, SWITCH_S, LocalCards
 from lab.gpu.process.session import GpuSession
 from lab.gpu.timing.survey import Entrant, Ground, Survey, SurveyPoint, SurveyPolicy
 from lab.templates.launches import Launches
@@ -79,6 +80,13 @@ def playing(**behaviours):
     """Cards by their behaviours, and their sessions."""
     sessions = {f"GPU-{name}": Session(behaviour) for name, behaviour in behaviours.items()}
     return LocalCards([card(name) for name in behaviours], lambda one: sessions[one.id]), sessions
+
+
+def test_the_threads_of_cards_need_not_wait_for_one_that_computes():
+    before = sys.getswitchinterval()
+    with LocalCards([card("a")], lambda _: Session()):
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_S)
+    assert sys.getswitchinterval() == before
 
 
 def test_jobs_go_to_the_card_with_the_least_to_do_or_to_the_one_that_is_named():
