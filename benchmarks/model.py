@@ -155,6 +155,8 @@ The aims on what was never fitted are a median error of 8 %, a p90 of 20 %, a ra
 The files stand in experiments/micro, their results in reports/h200/micro. The figures of shuffles in pipes mean
 nothing: ptxas removes them.
 
+For a GPU that nobody measured, [`lab calibrate`](calibrate.md) runs them and estimates take what they give.
+
 ### Kernels whose residuals led to changes
 
 What SASS merges or adds counts since matmul, lines of L1 since matvec and l1_reuse, the mean of reads since spmv, the

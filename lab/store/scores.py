@@ -26,6 +26,7 @@ from lab.base.errors import UserError
 from lab.base.expressions import Scalar
 from lab.base.warp import SECTOR_BYTES, WARP_SIZE
 from lab.emulator.results import ExecutedCounts, MemoryCount
+from lab.hardware.calibration import calibrated
 from lab.hardware.gpus import Gpu, gpu_for
 from lab.isa.mix import KernelMix
 from lab.isa.model import InstructionClass as C
@@ -98,7 +99,7 @@ def _scored(
     least = min((done for _, steps in known.values() if (done := _computed(steps))), default=0.0)
     found = {}
     for variant, (record, steps) in known.items():
-        gpu = _gpu(record)
+        gpu = target(record)
         if gpu is not None:
             launches = [_launch(record, step, work[variant], growth, least) for step in steps]
             found[variant] = score(gpu, launches, record.bytes_moved)
@@ -155,12 +156,17 @@ def _lean_mix(mix: KernelMix) -> KernelMix:
     return replace(mix, loops=loops)
 
 
-def _gpu(record: VariantRecord) -> Gpu | None:
-    """The GPU of the record's predictions; None where the table lacks it."""
+def target(record: VariantRecord) -> Gpu | None:
+    """The GPU of the record's predictions, with the user's calibration of it; None where the table lacks it.
+
+    Raises:
+        UserError: The calibration is damaged.
+    """
     try:
-        return gpu_for(record.prediction.gpu) if record.prediction else None
+        known = gpu_for(record.prediction.gpu) if record.prediction else None
     except UserError:
         return None
+    return None if known is None else calibrated(known)
 
 
 def _mix(record: VariantRecord, entry: str, isa: str) -> KernelMix | None:
@@ -243,7 +249,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float, leas
 
 def _resides(record: VariantRecord, step: _Step) -> bool:
     """Whether the GPU holds all blocks of the real grid at once, as where a fixed grid loops over the data."""
-    gpu = _gpu(record)
+    gpu = target(record)
     return gpu is not None and math.prod(step.launch.grid) <= gpu.sms * step.prediction.blocks_per_sm
 
 
