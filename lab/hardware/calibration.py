@@ -33,7 +33,7 @@ from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.files import write_atomically
 from lab.base.validation import Strict, validate
 from lab.base.yamlfile import Document
-from lab.hardware.gpus import Gpu, model_of
+from lab.hardware.gpus import Gpu, gpu_for, model_of
 from lab.hardware.latencies import SmLatencies
 
 SCHEMA: Final = 1
@@ -300,6 +300,19 @@ def calibrated(gpu: Gpu, calibrations: Mapping[str, Calibration] | None = None) 
     model = model_of(gpu.name)
     found = next((one for name, one in known.items() if model_of(name) == model), None)
     return gpu if found is None else _applied(gpu, found)
+
+
+def known_gpu(name: str) -> Gpu | None:
+    """Return the GPU of a name with the user's calibration of its model; None where the table lacks it.
+
+    Raises:
+        UserError: The calibration is damaged.
+    """
+    try:
+        gpu = gpu_for(name)
+    except UserError:
+        return None
+    return calibrated(gpu)
 
 
 def _applied(gpu: Gpu, found: Calibration) -> Gpu:
