@@ -30,7 +30,7 @@ from lab.report.charts import png, vega
 from lab.report.charts.definition import Chart, Picture
 from lab.report.charts.vega import PageChart
 from lab.report.tuning import png as tuning_png
-from lab.runs import services
+from lab.runs import ahead, services
 from lab.store.database import Store
 
 ROOT = Path(__file__).parents[1]
@@ -155,6 +155,7 @@ def _reports_drawn_quickly() -> Iterator[None]:
         patch.setattr(tuning_png, "save", save_blank)
         patch.setattr(vega, "draw", specify)
         patch.setattr(services, "helpers", lambda: nullcontext(HERE))  # other processes would paint
+        patch.setattr(ahead, "ReportProcess", lambda: ahead.DrawHere(services.draw_report))
         yield
 
 

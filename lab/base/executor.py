@@ -200,6 +200,9 @@ class ProcessExecutor:
             end = error
         with self._lock:
             self._closing = True
+        for worker in self._workers:
+            if worker.work is None:
+                worker.pipe.close()  # it ends, while the others hear it, too
         for worker in tuple(self._workers):
             self._dismiss(worker, end)
         for work in self._waiting:
@@ -322,10 +325,9 @@ class ProcessExecutor:
             work.promised.set_exception(WorkerLostError(ending, killed=orphaned or code == -signal.SIGKILL))
 
     def _dismiss(self, worker: _Worker, end: Exception) -> None:
-        """End a worker: one that waits hears that its pipe is closed, one that works is killed."""
+        """End a worker: one that waits has heard that its pipe is closed, one that works is killed."""
         work, worker.work = worker.work, None
         if work is None:
-            worker.pipe.close()
             worker.process.join(_PATIENCE_S)
         self._kill(worker)
         if work is not None:

@@ -12,9 +12,10 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
+from typing import Final
 
 _LEAST_BYTES = 4 << 30
 """A compiler with all optimisations on a large kernel stays well below this."""
@@ -22,6 +23,12 @@ _LEAST_BYTES = 4 << 30
 
 _IMPORT_VARIABLES = ("PYTHONSAFEPATH", "PYTHONPATH")
 _HANDING_DOWN = threading.RLock()
+
+
+_BUILDERS: Final = ("lab.cli.main", "lab.stages.build", "lab.stages.executed")
+"""What nearly every worker needs: to build and to execute variants."""
+
+_served: Sequence[str] = _BUILDERS
 
 
 def context() -> BaseContext:
@@ -32,7 +39,7 @@ def context() -> BaseContext:
     """
     made = multiprocessing.get_context("forkserver")
     # including the program's own main module: the server imports it once instead of every process
-    made.set_forkserver_preload(["__main__", "lab.cli.main", "lab.stages.build", "lab.stages.executed"])
+    made.set_forkserver_preload(["__main__", *_served])
     with handed_down():
         forkserver.ensure_running()
     return made
@@ -68,8 +75,14 @@ def _handed_down() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def prepare() -> None:
-    """Start the server, whose imports then overlap with the caller's work."""
+def prepare(modules: Sequence[str] = _BUILDERS) -> None:
+    """Start the server, whose imports then overlap with the caller's work.
+
+    Args:
+        modules: What it imports, if it is not running yet. A worker that has workers of its own has its own server.
+    """
+    global _served  # noqa: PLW0603 - as the server is one for the process, so is what it imports
+    _served = modules
     context()
 
 

@@ -8,6 +8,7 @@ The scheduler holds a letter for as long as its piece is under way; large parts 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import pickle
 import queue
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from lab.base.errors import ClusterError, LabError
+from lab.base.errors import ClusterError
 from lab.base.executor import WorkerLostError
 from lab.cluster import letters, remote
 from lab.cluster.identity import difference, identity
@@ -44,9 +45,14 @@ SETTINGS = {
     "distributed.comm.timeouts.tcp": "30s",
     "distributed.worker.daemon": False,
     "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.interval": "10s",
+    "distributed.admin.system-monitor.disk": False,
+    "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.admin.tick.interval": "1s",
 }
 """Dask's settings on every side: a host that vanishes is noticed within half a minute; workers have processes of their
-own, which daemons may not; and what a Dask worker itself computes is not worth a profile."""
+own, which daemons may not; what a Dask worker itself computes is not worth a profile, and how it feels not worth waking
+it 50 times a second beside a timing."""
 
 CONNECT_S = 30.0
 """Seconds to wait for the scheduler, and for the first worker."""
@@ -122,10 +128,11 @@ class Cluster:
         self._client, self._address = client, address
         self.name = uuid.uuid4().hex
         self._under_way: set[_Piece] = set()
-        self._ended: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
+        self._ended: queue.SimpleQueue[tuple[_Piece, WorkerAnswer | BaseException] | None] = queue.SimpleQueue()
         self._members: tuple[float, tuple[Member, ...]] = (0.0, ())
         self._hosts: dict[str, str] = {}
         self._lock, self._closing = threading.RLock(), False
+        self._numbers = itertools.count()
         self._thread = threading.Thread(target=self._take_back, name="lab-cluster", daemon=True)
         self._thread.start()
 
@@ -243,55 +250,56 @@ class Cluster:
             workers: Addresses of the workers that should do it.
             only: No others may.
         """
-        parts = piece.parts if piece.asked > _MOST_ASKED else {}
         places: dict[str, Any] = {}
         if workers and piece.resource == CPU:
             places = {"workers": sorted(workers), "allow_other_workers": not only}
         try:
-            future = self._client.submit(
+            self._client.loop.add_callback(self._carry_out, piece, places)
+        except RuntimeError as error:  # its loop has ended
+            self._failed(piece, self._lost(error))
+
+    async def _carry_out(self, piece: _Piece, places: Mapping[str, Any]) -> None:
+        """Submit a piece and wait for its answer, in the thread of Dask's client.
+
+        All pieces wait side by side: Dask fetches answers together that are there at the same time, and one of a host
+        that vanishes holds up no other.
+        """
+        if self._closing or piece.promised.done():
+            return
+        try:
+            piece.future = future = self._client.submit(
                 piece.function,
                 identity(),
                 piece.letter,
-                parts,
+                piece.parts if piece.asked > _MOST_ASKED else {},
                 *piece.rest,
-                key=f"{piece.function.__name__}-{uuid.uuid4().hex}",
+                key=f"{piece.function.__name__}-{next(self._numbers)}-{self.name}",
                 pure=False,
                 resources={piece.resource: 1},
                 **places,
             )
-        except Exception as error:  # noqa: BLE001 - the client is not connected any more
-            self._failed(piece, self._lost(error))
-            return
-        piece.future = future
-        future.add_done_callback(lambda _: self._ended.put(piece))
+            ended: WorkerAnswer | BaseException = await future
+        except Exception as error:  # noqa: BLE001 - Dask raises many
+            if piece.future is not None and piece.future.status == "error":
+                ended = _loss(error)
+            else:
+                ended = self._lost()
+        piece.future = None  # the scheduler forgets the piece
+        self._ended.put((piece, ended))
 
     def _take_back(self) -> None:
         """The thread: take back pieces that ended."""
-        while (piece := self._ended.get()) is not None:
-            if self._closing:
+        while (one := self._ended.get()) is not None:
+            piece, ended = one
+            if self._closing or piece.promised.done():
                 continue
             try:
-                self._ended_one(piece)
-            except LabError as error:
-                self._failed(piece, error)
+                if isinstance(ended, BaseException):
+                    self._failed(piece, ended)
+                else:
+                    self._hear(piece, ended)
             except Exception as error:  # noqa: BLE001 - it would be lost with the thread
                 self._failed(piece, error)
-
-    def _ended_one(self, piece: _Piece) -> None:
-        future = piece.future
-        if future is None or piece.promised.done():
-            return
-        if future.status == "error":
-            self._failed(piece, _loss(future.exception(timeout=CONNECT_S)))
-            return
-        if future.status != "finished":
-            raise self._lost()
-        try:
-            answer: WorkerAnswer = future.result(timeout=CONNECT_S)
-        except Exception as error:
-            raise self._lost() from error
-        piece.future = None  # the scheduler forgets the piece
-        self._hear(piece, answer)
 
     def _hear(self, piece: _Piece, answer: WorkerAnswer) -> None:
         if answer.refused is not None:

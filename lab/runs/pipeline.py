@@ -22,6 +22,7 @@ from lab.hardware.calibration import in_use
 from lab.hardware.gpus import gpu_for
 from lab.measured.timing import GpuDescription
 from lab.runs import flow
+from lab.runs.ahead import drawer
 from lab.runs.baselines import BaselineWatch
 from lab.runs.controls import Controls, notes_on
 from lab.runs.counters import count
@@ -43,7 +44,7 @@ from lab.store.resume import differing
 from lab.store.scores import lean
 from lab.toolchain.base import Toolchain
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # its models import SciPy, which takes longer than reading most experiments
     from lab.runs.searching import Asked, Searching
 
 _NO_NATIVE = "`archs: [sm_90]` in the experiment"
@@ -159,8 +160,10 @@ def run(
         observer.planned(asked.experiment, asked.expansion, len(asked.planned), asked.gpu_text)
         if done:
             observer.resumed(len(done))
+        drawing = stack.enter_context(drawer(services.render))
         cards = stack.enter_context(services.cards(asked.cards)) if asked.cards else None
         work = _work(asked, _recorder(asked.experiment, store, observer), cards, facts, emulate=options.emulate)
+        work.recorder.first = drawing.begin
         interrupted = False
         try:
             _sweep(work, done, services, options.jobs or workers.cores())
@@ -174,7 +177,7 @@ def run(
         facts = _final_facts(work, interrupted=interrupted)
         store.write_run(facts)
         observer.drawing()
-        pages = services.render(store)
+        pages = drawing(store)
         store.note("state", {"conditions": conditions, "finished": not interrupted and not options.followed})
         records = store.records() if options.held else ()
         each = (lambda: records) if options.held else partial(stored_records, store.folder)
@@ -235,7 +238,7 @@ def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
         gpu_for(experiment.gpu)  # a GPU that is not in the table is reported before anything is built
     in_use()  # and so is a calibration that cannot be read
     strategy = experiment.search if experiment.search and experiment.search.strategy != "random" else None
-    searching = _search(experiment, strategy) if strategy else None
+    searching = _searching(experiment, strategy) if strategy else None
     expansion = None if searching else expand(experiment, max_variants=options.max_variants)
     tools = toolchains(experiment)
     cards, not_measured = services.find_cards(
@@ -256,8 +259,8 @@ def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
     return _Asked(experiment, expansion, cards, not_measured, tools, archs, planned, searching, first)
 
 
-def _search(experiment: Experiment, rules: SearchModel) -> Searching:
-    from lab.runs.searching import Searching  # noqa: PLC0415 - few runs need SciPy, which takes 0.2 s
+def _searching(experiment: Experiment, rules: SearchModel) -> Searching:
+    from lab.runs.searching import Searching  # noqa: PLC0415 - as said above
 
     return Searching(experiment, rules)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -25,6 +25,7 @@ class Recorder:
         notes: Sentences for the reader of the report.
         pruner: Of a search, else None.
         kept: Records by position, where a search's strategy needs them; else None.
+        first: What begins when the first variant is finished, which no other work may delay.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Recorder:
         self._groups: dict[Group, Group] = {}  # each once: there are few, of many fields, and scores of all variants
         self.notes = list(notes)
         self.kept: dict[int, VariantRecord] | None = None
+        self.first: Callable[[], None] = lambda: None
         self.pruner, self._writer = pruner, Writer()
 
     def __enter__(self) -> Self:
@@ -86,6 +88,8 @@ class Recorder:
         if finished and self.pruner is not None:
             self.pruner.learn(finished)
         self.observer.recorded(record)
+        first, self.first = self.first, lambda: None
+        first()
 
     def _score(self, position: int, record: VariantRecord) -> Rank | None:
         if finished := score(record, position):

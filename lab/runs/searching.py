@@ -95,11 +95,6 @@ class _ProblemSearch:
 class Searching:
     """The searches of an experiment's problems."""
 
-    @staticmethod
-    def in_order(asked: Sequence[Asked]) -> list[Asked]:
-        """Each once, problem by problem, since a GPU keeps one problem's data at a time."""
-        return sorted(dict.fromkeys(asked), key=lambda one: one[0])
-
     def __init__(self, experiment: Experiment, rules: SearchModel) -> None:
         """Make the spaces, and draw the candidates."""
         self.rules = rules
@@ -135,6 +130,11 @@ class Searching:
     def problem(self, i: int) -> SearchedProblem:
         """A problem by its place."""
         return self._ones[i].problem
+
+    @staticmethod
+    def in_order(asked: Sequence[Asked]) -> list[Asked]:
+        """Each once, problem by problem, since a GPU keeps one problem's data at a time."""
+        return sorted(dict.fromkeys(asked), key=lambda one: one[0])
 
     def know(self, records: Mapping[Asked, VariantRecord]) -> None:
         """Take the records of the candidates, none of which was measured for this search yet."""

@@ -104,10 +104,9 @@ def test_a_cluster_without_workers_says_what_starts_one() -> None:
         _look_at_workers(cluster, 0.0, "tls://s:8786")
 
 
-def test_leaving_takes_back_what_is_under_way(monkeypatch) -> None:
+def test_leaving_takes_back_what_is_under_way() -> None:
     client = PlayedClient(TWO, lambda *_: ("pending", None))
     with Cluster(client, "s") as cluster:
-        monkeypatch.setattr(cluster, "_ended_one", lambda piece: None)  # it never ends
         promised = cluster.submit(remote.work, (len, ("",)), 1.0)
     with pytest.raises(WorkerLostError, match="stopped"):
         promised.result(timeout=30)

@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +24,15 @@ def test_it_is_scipys(pairs):
     wanted = stats.spearmanr(*zip(*pairs, strict=True))
     assert found.rho == pytest.approx(wanted.statistic, abs=1e-12, nan_ok=True)
     assert found.p == pytest.approx(wanted.pvalue, abs=1e-9, nan_ok=True)
+
+
+@pytest.mark.parametrize("pairs", [3, 4, 5, 240, 10_001])
+@pytest.mark.parametrize("shuffled", [0.02, 0.5, 1.0])
+def test_the_likelihood_of_many_pairs_is_scipys(pairs, shuffled):
+    rng = np.random.default_rng(pairs)
+    first = rng.normal(size=pairs)
+    second = first + 10 * shuffled * rng.normal(size=pairs)
+    assert rank_correlation(first, second).p == pytest.approx(stats.spearmanr(first, second).pvalue, abs=1e-12)
 
 
 def test_ties_share_their_ranks():

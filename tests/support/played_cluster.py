@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 
@@ -9,17 +10,26 @@ class PlayedFuture:
     def __init__(self, status, value=None):
         self.status, self._value = status, value
 
-    def add_done_callback(self, call):
-        call(self)
-
-    def result(self, timeout=None):
-        return self._value
-
-    def exception(self, timeout=None):
+    def __await__(self):
+        if self.status == "pending":
+            yield from asyncio.get_running_loop().create_future()  # for ever
+        if self.status != "finished":
+            raise self._value or RuntimeError(self.status)
         return self._value
 
     def cancel(self):
         self.status = "cancelled"
+
+
+class PlayedLoop:
+    """Runs what it is given at once, as far as it comes."""
+
+    def add_callback(self, function, *args):
+        async def started():
+            asyncio.ensure_future(function(*args))  # noqa: RUF006 - this loop ends with it
+            await asyncio.sleep(0)
+
+        asyncio.run(started())
 
 
 class PlayedClient:
@@ -30,6 +40,7 @@ class PlayedClient:
         self.sent, self.cancelled, self.closed = [], [], False
         self.ran: Counter[str] = Counter()
         self.answers = {}
+        self.loop = PlayedLoop()
 
     def scheduler_info(self, n_workers=5):
         assert n_workers == -1

@@ -6,7 +6,8 @@ on the light or dark theme are left to the page's configuration.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any, Final
@@ -85,13 +86,37 @@ def draw(chart: Chart) -> PageChart:
 def spec_of(drawing: Drawing) -> Spec:
     """The Vega-Lite specification of a drawing, as wide as its box.
 
-    Altair checks no part against its schema, which takes a third of the time; the tests do so for every chart.
+    Altair checks no part against its schema, which takes a third of the time; the tests do so for every chart. Nor does
+    it see the rows, which it would copy at each step.
     """
-    with debug_mode(False):  # noqa: FBT003 - Altair takes it by position
-        spec: Spec = _chart(drawing).to_dict(validate=False)
+    rows: _Rows = []
+    token = _ROWS_OF.set(rows)
+    try:
+        with debug_mode(False):  # noqa: FBT003 - Altair takes it by position
+            spec: Spec = _chart(drawing).to_dict(validate=False)
+    finally:
+        _ROWS_OF.reset(token)
     for key in ("$schema", "config"):
         spec.pop(key, None)
+    if rows:
+        spec["datasets"] = {_name(place): one for place, one in enumerate(rows)}
     return spec
+
+
+_Rows = list[list[dict[str, Any]]]
+_ROWS_OF: Final[ContextVar[_Rows]] = ContextVar("_ROWS_OF")
+"""Rows that the parts of the chart have of their own."""
+
+
+def _name(place: int) -> str:
+    return f"own rows {place}"
+
+
+def _own(rows: Sequence[Mapping[str, Any]]) -> Part:
+    """A chart of rows that no dataset of the page holds; `spec_of` puts them in."""
+    known = _ROWS_OF.get()
+    known.append([dict(row) for row in rows])
+    return alt.Chart(alt.NamedData(_name(len(known) - 1)))
 
 
 @singledispatch
@@ -106,7 +131,7 @@ def _fill(chart: Part, height: int) -> Part:
 def _base(data: Data) -> Part:
     """A chart of the rows of a definition: those of a dataset are picked by the same conditions as in `Data.rows`."""
     if not data.dataset:
-        return alt.Chart(alt.InlineData([dict(row) for row in data.rows]))
+        return _own(data.rows)
     # users' text, which an expression would interpret, is only ever a value here; a `valid` predicate refuses all text
     tests: list[object] = [{"field": name, "oneOf": list(values)} for name, values in data.where.items()]
     tests += [f"isValid(datum.{name})" for name in data.known]
@@ -183,7 +208,7 @@ def _scatter(drawing: Scatter) -> Part:
 
 def _diagonal(drawing: Scatter) -> Part:
     ends = [{drawing.x.field: end, drawing.y.field: end} for end in drawing.x.domain or ()]
-    return alt.Chart(alt.InlineData(ends)).mark_line(color=style.BASELINE, strokeDash=_DASH, strokeWidth=1)
+    return _own(ends).mark_line(color=style.BASELINE, strokeDash=_DASH, strokeWidth=1)
 
 
 def _trace(trace: Trace) -> list[Part]:
@@ -193,17 +218,15 @@ def _trace(trace: Trace) -> list[Part]:
         "y": alt.Y(field="y", type="quantitative"),
         "order": alt.Order(field="place", type="quantitative"),
     }
-    line = alt.Chart(alt.InlineData(rows)).mark_line(color=trace.colour, strokeWidth=1.6).encode(**place)
-    end = alt.Chart(alt.InlineData([rows[-1] | {"text": trace.text}]))
+    line = _own(rows).mark_line(color=trace.colour, strokeWidth=1.6).encode(**place)
+    end = _own([rows[-1] | {"text": trace.text}])
     words = end.mark_text(align="right", baseline="bottom", dy=-4, dx=-4)
     text = alt.Text(field="text", type="nominal")
     return [line, *([words.encode(x=place["x"], y=place["y"], text=text)] if trace.text else [])]
 
 
 def _reference(line: Reference) -> list[Part]:
-    rule = alt.Chart(alt.InlineData([{"y": line.value, "text": line.text}])).encode(
-        y=alt.Y(field="y", type="quantitative")
-    )
+    rule = _own([{"y": line.value, "text": line.text}]).encode(y=alt.Y(field="y", type="quantitative"))
     words = rule.mark_text(align="left", baseline="bottom", dx=4, dy=-3)
     return [
         rule.mark_rule(strokeDash=_DASH, color=style.BASELINE),
@@ -218,7 +241,7 @@ def _beside(labels: Sequence[Label]) -> list[Part]:
     for align, dx, side in (("left", 9, False), ("right", -9, True)):
         rows = [{"x": one.x, "y": one.y, "text": one.text} for one in labels if (one.x > middle) is side]
         if rows:
-            text = alt.Chart(alt.InlineData(rows)).mark_text(align=align, dx=dx, fontSize=12)
+            text = _own(rows).mark_text(align=align, dx=dx, fontSize=12)
             layers.append(
                 text.encode(
                     x=alt.X(field="x", type="quantitative"),
@@ -352,7 +375,7 @@ def _ratios(drawing: Relative) -> Part:
     tips = [*_tooltip(drawing.tips), alt.Tooltip(field="ratio", type="quantitative", title="ratio", format=".3f")]
     words = base.mark_text(align="left", dx=6, fontSize=11)
     text = alt.Text(field="ratio", type="quantitative", format=".2f")
-    one = alt.Chart(alt.InlineData([{"x": 1}])).mark_rule(strokeDash=_DASH, color=style.BASELINE)
+    one = _own([{"x": 1}]).mark_rule(strokeDash=_DASH, color=style.BASELINE)
     layers = [
         bar.encode(y=y_axis, x=x_axis, tooltip=tips),
         words.encode(y=y_axis, x=x_axis, text=text),
@@ -387,6 +410,6 @@ def _parallel(drawing: Parallel) -> Part:
         for axis, ticks in zip(drawing.axes, drawing.ticks, strict=True)
         for text, place in ticks
     ]
-    words = alt.Chart(alt.InlineData(marks)).mark_text(align="left", dx=7, fontSize=11)
+    words = _own(marks).mark_text(align="left", dx=7, fontSize=11)
     words = words.encode(x=x_axis, y=y_axis, text=alt.Text(field="text", type="nominal"))
     return _fill(alt.layer(lines, points, words), 340)

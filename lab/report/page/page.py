@@ -36,6 +36,8 @@ from lab.store.figures import by_problem, ranked
 from lab.store.model import VariantRecord
 from lab.toolchain.cache import default_folder
 
+TEMPLATE: Final = "page/page.html.j2"
+
 LOG_LINES = 12
 """Lines of a failed variant's log that the table of failures shows."""
 
@@ -80,7 +82,7 @@ def page(
     used = {part.cls for part in analysis.slices}
     return (
         environment()
-        .get_template("page/page.html.j2")
+        .get_template(TEMPLATE)
         .render(
             a=analysis,
             run=analysis.run,
@@ -109,6 +111,12 @@ def page(
             problems=len(by_problem(analysis.run, analysis.records)),
         )
     )
+
+
+def warm() -> None:
+    """Make ready what is the same for every page: the template, and our own code with the bundle of the charts."""
+    environment().get_template(TEMPLATE)
+    vega()
 
 
 def own_code(*scripts: str) -> dict[str, str]:
