@@ -149,7 +149,7 @@ def test_a_block_has_whole_warps(one):
         record, launch=LaunchRecord(LARGE, (40, 1, 1), 0), emulation=replace(record.emulation, launches=(small,))
     )
     (step,) = _steps(narrow)
-    assert _launch(narrow, step, 1.0, 0.0).warps_per_block == 2
+    assert _launch(narrow, step, 1.0, 1.0, 0.0).warps_per_block == 2
 
 
 def test_loads_that_ptxas_merges_count_as_it_issues_them(one):
