@@ -14,7 +14,7 @@ from rich.text import Text
 
 from lab.base.errors import UserError
 from lab.base.version import VERSION
-from lab.hardware.calibration import CONSTANTS, Calibration, calibrated, default_file, read, write
+from lab.hardware.calibration import CONSTANTS, Calibration, calibrated, default_file, described, read, write
 from lab.hardware.gpus import Gpu, from_description, gpu_for, model_of
 from lab.measured.timing import GpuDescription
 from lab.runs.calibration.derive import calibration_of
@@ -145,10 +145,7 @@ def shown(names: Collection[str], file: Path | None = None) -> dict[str, list[di
         except UserError:
             if calibration is None:
                 raise
-            # SMs and L2 decide no constant; the product is in no table
-            gpu = from_description(
-                GpuDescription(match or name, calibration.arch, 1, calibration.clock_mhz, 0, 0, calibration.driver, "")
-            )
+            gpu = described(match or name, calibration)
         found[match or gpu.name] = rows(gpu, calibration)
     return found
 

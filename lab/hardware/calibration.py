@@ -33,8 +33,9 @@ from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.files import write_atomically
 from lab.base.validation import Strict, validate
 from lab.base.yamlfile import Document
-from lab.hardware.gpus import Gpu, model_of
+from lab.hardware.gpus import Gpu, from_description, gpu_for, model_of
 from lab.hardware.latencies import SmLatencies
+from lab.measured.timing import GpuDescription
 
 SCHEMA: Final = 1
 VARIABLE: Final = "LAB_CALIBRATION"
@@ -142,6 +143,8 @@ class Calibration(Strict):
         lab: Version of lab.
         arch: Such as `sm_80`.
         clock_mhz: SM clock that cycles are counted at.
+        sms: Streaming multiprocessors.
+        l2_bytes: Bytes of L2 cache.
         constants: By their names in `CONSTANTS`.
     """
 
@@ -150,6 +153,8 @@ class Calibration(Strict):
     lab: str
     arch: str
     clock_mhz: int = Field(ge=1)
+    sms: int = Field(ge=1)
+    l2_bytes: int = Field(ge=0)
     constants: dict[str, MeasuredConstant]
 
 
@@ -223,7 +228,7 @@ def text_of(calibrations: Mapping[str, Calibration]) -> str:
     for model, one in sorted(calibrations.items()):
         lines.append(f"  {_quoted(model)}:")
         lines += [f"    {key}: {_quoted(getattr(one, key))}" for key in ("date", "driver", "lab", "arch")]
-        lines.append(f"    clock_mhz: {one.clock_mhz}")
+        lines += [f"    {key}: {getattr(one, key)}" for key in ("clock_mhz", "sms", "l2_bytes")]
         lines.append("    constants:" if one.constants else "    constants: {}")
         lines += [f"      {name}: {_flow(constant)}" for name, constant in one.constants.items()]
     return "\n".join(lines) + "\n"
@@ -300,6 +305,30 @@ def calibrated(gpu: Gpu, calibrations: Mapping[str, Calibration] | None = None) 
     model = model_of(gpu.name)
     found = next((one for name, one in known.items() if model_of(name) == model), None)
     return gpu if found is None else _applied(gpu, found)
+
+
+def known_gpu(name: str) -> Gpu | None:
+    """Return the GPU of a name with the user's calibration of its model; None where it is in no table and has none.
+
+    Raises:
+        UserError: The calibration is damaged.
+    """
+    try:
+        gpu = gpu_for(name)
+    except UserError:
+        found = in_use().get(name)
+        return None if found is None else _applied(described(name, found), found)
+    return calibrated(gpu)
+
+
+def described(name: str, found: Calibration) -> Gpu:
+    """Return a GPU that is in no table, by what its calibration says of it, with the built-in constants.
+
+    Raises:
+        UserError: Its architecture is in no table.
+    """
+    given = GpuDescription(name, found.arch, found.sms, found.clock_mhz, 0, found.l2_bytes, found.driver, "")
+    return from_description(given)
 
 
 def _applied(gpu: Gpu, found: Calibration) -> Gpu:

@@ -137,7 +137,7 @@ def conditions_of(
         "GPU": f"{gpu.name}, driver {gpu.driver}" if gpu and measured else None,
         "search": experiment.text if experiment.search else None,
         "known times": _known_times(experiment),
-        **_calibrations(),
+        "calibrations": _calibrations(),
         "lab": VERSION,
         "commit": environment.commit(),
         "Python": environment.python(),
@@ -146,10 +146,10 @@ def conditions_of(
     }
 
 
-def _calibrations() -> dict[str, str]:
-    """Hash of the calibrations that estimates take; nothing where there are none."""
+def _calibrations() -> str | None:
+    """Hash of the calibrations that estimates take; None without any."""
     found = in_use()
-    return {"calibrations": hashlib.sha256(text_of(found).encode()).hexdigest()} if found else {}
+    return hashlib.sha256(text_of(found).encode()).hexdigest() if found else None
 
 
 def _known_times(experiment: Experiment) -> str | None:

@@ -19,12 +19,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from lab.base.errors import UserError
 from lab.base.expressions import Scalar
 from lab.base.warp import SECTOR_BYTES, WARP_SIZE
 from lab.emulator.results import ExecutedCounts, MemoryCount
-from lab.hardware.calibration import calibrated
-from lab.hardware.gpus import Gpu, gpu_for
+from lab.hardware.calibration import known_gpu
+from lab.hardware.gpus import Gpu
 from lab.isa.mix import KernelMix
 from lab.isa.model import InstructionClass as C
 from lab.measured.timing import Merit
@@ -95,7 +94,7 @@ def _scored(
     growth = max(1.0, min((work[v] / s.blocks_ratio for v, (_, steps) in known.items() for s in steps), default=1.0))
     found = {}
     for variant, (record, steps) in known.items():
-        gpu = target(record)
+        gpu = _gpu(record)
         if gpu is not None:
             launches = [_launch(record, step, work[variant], growth) for step in steps]
             found[variant] = score(gpu, launches, record.bytes_moved)
@@ -152,17 +151,9 @@ def _lean_mix(mix: KernelMix) -> KernelMix:
     return replace(mix, loops=loops)
 
 
-def target(record: VariantRecord) -> Gpu | None:
-    """The GPU of the record's predictions, with the user's calibration of it; None where the table lacks it.
-
-    Raises:
-        UserError: The calibration is damaged.
-    """
-    try:
-        known = gpu_for(record.prediction.gpu) if record.prediction else None
-    except UserError:
-        return None
-    return None if known is None else calibrated(known)
+def _gpu(record: VariantRecord) -> Gpu | None:
+    """The GPU of the record's predictions; None where the table lacks it."""
+    return known_gpu(record.prediction.gpu) if record.prediction else None
 
 
 def _mix(record: VariantRecord, entry: str, isa: str) -> KernelMix | None:
@@ -237,7 +228,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
 
 def _resides(record: VariantRecord, step: _Step) -> bool:
     """Whether the GPU holds all blocks of the real grid at once, as where a fixed grid loops over the data."""
-    gpu = target(record)
+    gpu = _gpu(record)
     return gpu is not None and math.prod(step.launch.grid) <= gpu.sms * step.prediction.blocks_per_sm
 
 

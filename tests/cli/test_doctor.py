@@ -41,6 +41,8 @@ gpus:
     lab: "0.1.0"
     arch: sm_90
     clock_mhz: 1980
+    sms: 132
+    l2_bytes: 62914560
     constants:
       l2_slices: {value: 70.4, unit: slices, spread: 0.01, n: 10, experiment: atomics_global}
 """

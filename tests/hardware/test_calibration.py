@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from lab.base.errors import UserError
 from lab.hardware import calibration
-from lab.hardware.calibration import CONSTANTS, Calibration, MeasuredConstant, calibrated, read, text_of, write
+from lab.hardware.calibration import (
+    CONSTANTS,
+    Calibration,
+    MeasuredConstant,
+    calibrated,
+    known_gpu,
+    read,
+    text_of,
+    write,
+)
 from lab.hardware.gpus import ARCHITECTURES, gpu_for
 from lab.hardware.latencies import SmLatencies
 
@@ -21,6 +30,8 @@ gpus:
     lab: "0.1.0"
     arch: sm_90
     clock_mhz: 1980
+    sms: 132
+    l2_bytes: 62914560
     constants:
       launch: {value: 3.18074, unit: "µs", spread: 0.01, n: 10, experiment: launch}
       integer_lanes: {value: 60.0, unit: lanes a cycle and SM, spread: 0.01, n: 10, experiment: pipes}
@@ -38,7 +49,14 @@ def a_constant(name: str, value: float | None = None, spread: float = 0.01) -> M
 
 def a_calibration(**constants: MeasuredConstant) -> Calibration:
     return Calibration(
-        date="2026-11-23T05:00:00+00:00", driver="1", lab="2", arch="sm_90", clock_mhz=1980, constants=constants
+        date="2026-11-23T05:00:00+00:00",
+        driver="1",
+        lab="2",
+        arch="sm_90",
+        clock_mhz=1980,
+        sms=9,
+        l2_bytes=5,
+        constants=constants,
     )
 
 
@@ -53,7 +71,8 @@ def calibrations(draw: st.DrawFn) -> Calibration:
     words = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=12)
     return Calibration(
         date=draw(words), driver=draw(words), lab=draw(words), arch=draw(st.sampled_from(sorted(ARCHITECTURES))),
-        clock_mhz=draw(st.integers(1, 5000)), constants=made,
+        clock_mhz=draw(st.integers(1, 5000)), sms=draw(st.integers(1, 500)), l2_bytes=draw(st.integers(0, 2**40)),
+        constants=made,
     )  # fmt: skip
 
 
@@ -105,6 +124,17 @@ def test_a_gpu_that_was_never_compared_says_so(name: str) -> None:
     assert gpu_for(name).constants == "published figures, never compared with hardware"
 
 
+def test_a_calibrated_gpu_of_no_table_is_known_from_then_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "calibration.yaml"
+    monkeypatch.setenv("LAB_CALIBRATION", str(file))
+    assert known_gpu("NVIDIA X1") is None
+    write(file, "NVIDIA X1", a_calibration(dram_copy=a_constant("dram_copy", 1234.0)))
+    found = known_gpu("NVIDIA X1")
+    assert found is not None
+    assert (found.sms, found.dram_gb_s, found.clock_mhz) == (9, 1234.0, 1980)
+    assert found.constants == "calibrated 2026-11-23"
+
+
 def test_another_model_stays_when_one_is_written(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "calibration.yaml"
     one, two = a_calibration(launch=a_constant("launch")), a_calibration(l1_lines=a_constant("l1_lines"))
@@ -129,12 +159,12 @@ def test_the_file_is_read_again_when_it_changes(tmp_path: Path, monkeypatch: pyt
     [
         ("schema: 1", "schema: 2", 1, ["schema", "2", "1", "lab calibrate"]),
         ("schema: 1\n", "", 1, ["schema", "nothing"]),
-        ("value: 60.0", "value: -1.0", 11, ["integer_lanes.value", "-1.0", "a number from 1 to 1024"]),
-        ("value: 60.0", "value: .nan", 11, ["integer_lanes.value", "nan", "a number from 1 to 1024"]),
-        ("value: 60.0", "value: many", 11, ["integer_lanes.value", "many", "a number"]),
-        ("unit: slices", "unit: pieces", 12, ["l2_slices.unit", "pieces", "slices"]),
-        ("      l2_slices", "      l2_slice", 12, ["l2_slice", "l2_slices"]),
-        ("n: 10, experiment: launch", "n: 0, experiment: launch", 10, ["launch.n", "0"]),
+        ("value: 60.0", "value: -1.0", 13, ["integer_lanes.value", "-1.0", "a number from 1 to 1024"]),
+        ("value: 60.0", "value: .nan", 13, ["integer_lanes.value", "nan", "a number from 1 to 1024"]),
+        ("value: 60.0", "value: many", 13, ["integer_lanes.value", "many", "a number"]),
+        ("unit: slices", "unit: pieces", 14, ["l2_slices.unit", "pieces", "slices"]),
+        ("      l2_slices", "      l2_slice", 14, ["l2_slice", "l2_slices"]),
+        ("n: 10, experiment: launch", "n: 0, experiment: launch", 12, ["launch.n", "0"]),
         ("    clock_mhz: 1980\n", "", 3, ["clock_mhz", "missing"]),
         ("}\n      integer", "\n      integer", None, ["not YAML"]),
     ],

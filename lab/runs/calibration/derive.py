@@ -132,9 +132,11 @@ def calibration_of(bench: MicroTimings, date: str, lab: str) -> tuple[Calibratio
     """Return the calibration of a GPU, and why constants are missing from it, as `derive` does."""
     found, missing = derive(bench)
     gpu = bench.gpu
-    return Calibration(
-        date=date, driver=gpu.driver, lab=lab, arch=gpu.arch, clock_mhz=gpu.sm_clock_mhz, constants=found
-    ), missing
+    made = Calibration(
+        date=date, driver=gpu.driver, lab=lab, arch=gpu.arch, clock_mhz=gpu.sm_clock_mhz, sms=gpu.sms,
+        l2_bytes=gpu.l2_bytes, constants=found,
+    )  # fmt: skip
+    return made, missing
 
 
 def _rounded(value: float) -> float:
