@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.cluster import letters
-from lab.toolchain.select import toolchain
+from lab.toolchain.nvrtc.compiler import find_nvrtcs
 
 
 def test_large_parts_are_left_out_and_put_back() -> None:
@@ -44,7 +44,7 @@ def test_what_cannot_be_pickled_is_refused() -> None:
 
 
 def test_a_toolchain_travels_without_its_path() -> None:
-    here = toolchain("nvrtc")
+    (here, *_) = find_nvrtcs()
     theirs = replace(here, library=Path("/theirs/libnvrtc.so"))
     letter, _ = letters.write([theirs, theirs])
     assert b"theirs" not in letter.text

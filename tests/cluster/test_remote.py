@@ -15,7 +15,7 @@ from lab.base.executor import WorkerLostError
 from lab.cluster import letters, remote
 from lab.cluster.contents import Contents
 from lab.cluster.identity import identity
-from lab.toolchain.select import toolchain
+from lab.toolchain.nvrtc.compiler import find_nvrtcs
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +85,8 @@ def test_a_full_disk_is_the_hosts_error(number, disk, monkeypatch) -> None:
 
 
 def test_a_host_without_the_compiler_says_which_it_has() -> None:
-    letter, parts = letters.write((len, ([replace(toolchain("nvrtc"), version="1.2.3")],)))
+    (here, *_) = find_nvrtcs()
+    letter, parts = letters.write((len, ([replace(here, version="1.2.3")],)))
     answer = remote.work(identity(), letter, parts, 1.0)
     assert answer.lacks is remote.Lack.TOOLCHAIN
     assert answer.error is not None

@@ -11,8 +11,9 @@ from lab.base.errors import MissingToolError
 from lab.toolchain import elsewhere, select
 from lab.toolchain.elsewhere import KINDS, found_here, named
 from lab.toolchain.nvcc import Nvcc
+from lab.toolchain.nvrtc.compiler import find_nvrtcs
 
-NVRTC = select.toolchain("nvrtc")
+(NVRTC, *_) = find_nvrtcs()
 
 
 @pytest.fixture(autouse=True)
@@ -44,14 +45,14 @@ def test_one_that_makes_something_else_is_not_taken(change) -> None:
 
 def test_a_machine_without_pycuda_compiles_as_its_nvcc_does(monkeypatch) -> None:
     here = Nvcc(Path("/here/nvcc"), "13.0.88", ("sm_90",), with_pycuda=False)
-    monkeypatch.setattr(elsewhere.nvcc, "find_nvcc", lambda version, *, with_pycuda: here)
+    monkeypatch.setattr("lab.toolchain.nvcc.find_nvcc", lambda version, *, with_pycuda: here)
     theirs = replace(here, path=Path("/theirs/nvcc"), with_pycuda=True)
     assert found_here(named(theirs)) == replace(here, with_pycuda=True)
     assert found_here(named(replace(theirs, with_pycuda=False))) == here
 
 
 def test_a_machine_without_any_says_so(monkeypatch) -> None:
-    monkeypatch.setattr(elsewhere.triton, "find_triton", lambda version: None)
+    monkeypatch.setattr("lab.toolchain.triton.compiler.find_triton", lambda version: None)
     wanted = replace(named(NVRTC), name="triton", version="3.5.0", identity="")
     with pytest.raises(MissingToolError, match=r"and has no triton, nvdisasm .*pip install triton"):
         found_here(wanted)
