@@ -123,14 +123,19 @@ times between `estimated_ms_low` and `estimated_ms_high`, "width" the median of 
 The aims on what was never fitted are a median error of 8 %, a p90 of 20 %, a rank of 0.9, and a first pick that reaches
 95 % of the best in nine of ten sweeps. What is missed, and why:
 
-- Counts are of the small problem. A kernel whose work grows faster than its bytes, and that declares no operations, is
-  scaled by its bytes: attention_row, whose queries each read all keys, is estimated 30 times too fast. Where the small
-  problem's data behaves differently (mandelbrot's points, the updates of compaction and column_sums), so do counts.
+- Counts are of the small problem. Where throughput counts no operations, the CPU also executes it with each size halved
+  (`lab/store/growth.py`): instructions that grow with a whole power of a size are taken to go on so (attention_row,
+  whose queries each read all keys, was estimated 30 times too fast without). Where the power is no whole number, the
+  estimate goes by bytes, and the interval up to that power. Where the small problem's data behaves differently
+  (mandelbrot's points, the updates of compaction and column_sums), so do counts.
 - Which of the repeated reads L1 and L2 serve is not counted. The estimate takes the geometric mean of all and none, and
   the interval both. Random reads of DRAM (gather) fetch 64 bytes for a word: they are estimated four times too fast.
   Three passes over rows that all resident blocks together hold beyond L2 (layer_norm, small blocks): two times.
 - A warp's dependent instructions are charged 4 cycles each, whatever the order in SASS: nbody with four warps on an SM
-  is estimated 45 % too slow.
+  is estimated 45 % too slow. The model of the schedulers takes an fma for two operations and nothing else for one, so
+  it does not serve where a problem counts others as well (20 an interaction; it was 120 % too slow).
+- Stores that fill a sector in part are charged its rest in DRAM, also where the next store of the same threads fills it
+  in L2 (particles, batched_gemm): how many distinct sectors a block stores to is not counted.
 
 ### Where the constants come from
 
@@ -150,10 +155,13 @@ The aims on what was never fitted are a median error of 8 %, a p90 of 20 %, a ra
 The files stand in experiments/micro, their results in reports/h200/micro. The figures of shuffles in pipes mean
 nothing: ptxas removes them.
 
+For a GPU that nobody measured, [`lab calibrate`](calibrate.md) runs them and estimates take what they give.
+
 ### Kernels whose residuals led to changes
 
-What SASS merges or adds counts since matmul, lines of L1 since matvec and l1_reuse, the mean of reads since spmv, the
-padding of the small problem since nbody.
+What SASS merges or adds counts since matmul, lines of L1 since matvec and l1_reuse, the mean of reads since spmv. What
+tiles compute beyond the small problem was taken off the growth for nbody, and is not any more: it ranked variants of
+nbody and of contraction worse.
 
 {tuned}
 

@@ -113,6 +113,7 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _own_cache(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Builds are cached for one test session, by all of its processes together, and never among the user's."""
     monkeypatch.setenv("LAB_CACHE_DIR", str(shared_folder / "cache"))
+    monkeypatch.setenv("LAB_CALIBRATION", str(shared_folder / "none.yaml"))  # a developer's own decides no test
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -230,6 +231,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory, shared_folder: Path) -> Pa
     with FileLock(shared_folder / "planted.lock"), pytest.MonkeyPatch.context() as patch:
         if not done.exists():
             patch.setenv("LAB_CACHE_DIR", str(shared_folder / "cache"))
+            patch.setenv("LAB_CALIBRATION", str(shared_folder / "none.yaml"))
             kernels.execute(tmp_path_factory.mktemp("planted")).replace(done)
     return done
 

@@ -19,8 +19,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from lab.base.errors import UserError
 from lab.gpu.device.describe import cuda_version, id_in_words
 from lab.gpu.device.driver import call
+from lab.hardware import calibration
 from lab.toolchain import locate
 from lab.toolchain.cache import default_folder
 from lab.toolchain.nvcc import INSTALL as INSTALL_NVCC
@@ -142,6 +144,7 @@ class Probes:
         nvjitlinks: Paths of nvJitLink's library, the one that is used first.
         environment: Name of a variable of the environment to its value, or None.
         cache: The cache's folder.
+        calibration: The file of calibrations.
     """
 
     package: Callable[[str], str | None] = package_version
@@ -157,6 +160,7 @@ class Probes:
     nvjitlinks: Callable[[], Iterable[Path]] = locate.nvjitlinks
     environment: Callable[[str], str | None] = os.environ.get
     cache: Callable[[], Path] = default_folder
+    calibration: Callable[[], Path] = calibration.default_file
 
 
 def examine(probes: Probes | None = None) -> tuple[Diagnosis, ...]:
@@ -188,6 +192,7 @@ def examine(probes: Probes | None = None) -> tuple[Diagnosis, ...]:
         ("ncu", _ncu),
         ("compute-sanitizer", _sanitizer),
         ("cache", _cache),
+        ("calibration", _calibration),
     )
     return tuple(_guarded(name, check, probes) for name, check in checks)
 
@@ -382,6 +387,23 @@ def _cache(probes: Probes) -> Diagnosis:
     with os.scandir(folder) as listing:
         sizes = [entry.stat().st_size for entry in listing if entry.name.endswith(".entry")]
     return _finding("cache", f"{folder}: {len(sizes)} builds, {sum(sizes) / 1e6:.1f} MB", adds=adds, install="")
+
+
+def _calibration(probes: Probes) -> Diagnosis:
+    file, adds = probes.calibration(), "estimates with constants that were measured on your GPU"
+    try:
+        known = calibration.read(file)
+    except UserError as error:
+        reason = " ".join(str(error).split())
+        return Diagnosis("calibration", found=False, detail=reason, adds=adds, install=f"rm {file}; lab calibrate")
+    listed = "; ".join(f"{model} of {one.date[:10]}, {len(one.constants)} constants" for model, one in known.items())
+    return _finding(
+        "calibration",
+        f"{listed}; {file}" if known else None,
+        adds=adds,
+        install="lab calibrate   (on the machine of the GPU)",
+        missing="none; the constants are built in",
+    )
 
 
 def _tool(name: str, path: Path | None, probes: Probes, *, adds: str, install: str) -> Diagnosis:

@@ -107,7 +107,12 @@ def run(
         int | None, typer.Option("--jobs", "-j", min=1, help="Worker processes.", show_default="one for each core")
     ] = None,
     arch: Annotated[
-        list[str] | None, typer.Option(help="Architecture in place of the experiment's: sm_90. May be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--arch",
+            "--archs",
+            help="Architecture in place of the experiment's: sm_90. May be repeated, or sm_80,sm_90.",
+        ),
     ] = None,
     toolchain: Annotated[
         list[str] | None, typer.Option(help="Toolchain in place of the experiment's: nvrtc. May be repeated.")
@@ -159,7 +164,7 @@ def run(
         measure=gpu,
         emulate=not no_emulate,
         whole=emulate == "full",
-        archs=tuple(arch or ()),
+        archs=tuple(word.strip() for words in arch or () for word in words.split(",")),
         toolchains=tuple(toolchain or ()),
         profile=profile,
         resume=resume,
@@ -577,6 +582,45 @@ def doctor(as_json: Json = False) -> None:
         _print_json([asdict(finding) for finding in findings])
     else:
         print_findings(_stdout(), findings)
+
+
+@app.command()
+def calibrate(
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Run this microbenchmark alone, and keep the other constants. May be repeated."),
+    ] = None,
+    runs: Annotated[
+        Path | None,
+        typer.Option("--from", help="Derive from the runs in this folder in place of measuring.", show_default=False),
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=1, help="No microbenchmark begins later.")] = 270.0,
+    show: Annotated[bool, typer.Option("--show", help="Print what estimates use and where it comes from.")] = False,
+    gpu: Annotated[
+        list[str] | None,
+        typer.Option(help="With --show: the GPU, as A100. May be repeated.", show_default="calibrated ones and H200"),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure on this GPU the constants that estimates use, in minutes; every later estimate for it takes them."""
+    from lab.cli import calibrate as calibration
+
+    if show:
+        found = calibration.shown(gpu or ())
+        if as_json:
+            _print_json(found)
+            return
+        for model, table in found.items():
+            calibration.print_rows(_stdout(), model, table)
+        return
+    made = calibration.calibrate(_stderr(), only=only or (), runs=runs, seconds=seconds)
+    if as_json:
+        _print_json(calibration.as_json(made))
+    else:
+        calibration.print_rows(_stdout(), made.model, calibration.rows(made.gpu, made.calibration))
+        for name, why in made.missing.items():
+            typer.echo(f"{name} was not measured: {why}", err=True)
+        typer.echo(f"{made.file}: {len(made.calibration.constants)} constants of {made.model}")
 
 
 @app.command()

@@ -16,6 +16,7 @@ from rich.text import Text
 from lab.cli.terminal import rule
 from lab.measured.timing import Kind
 from lab.store import figures
+from lab.store.constants import never_compared
 from lab.store.model import RunRecord, Status, VariantRecord
 from lab.toolchain.base import title
 
@@ -78,6 +79,8 @@ def print_best(console: Console, outcome: RunOutcome) -> None:
             Text(_trouble(record)),
         )
     console.print(table)
+    if response.kind is Kind.PREDICTED and (doubt := never_compared(record for _, record in shown)):
+        console.print(Text(doubt))
 
 
 def _trouble(record: VariantRecord) -> str:

@@ -20,7 +20,8 @@ from typing import Any
 from pydantic import BaseModel
 
 IGNORED: Mapping[tuple[str, str], str] = {
-    ("Planned", "position"): "a record that is kept gets its present place",
+    ("Planned", "position"): "a record that is kept gets its present place; it also decides which variants show how "
+    "the work of their problem grows, which is the same for all",
     ("Planned", "label"): "a record that is kept gets its present label",
     ("Planned", "instance"): "it is made of the point's template, parameters and problem, which count",
     ("Planned", "known"): "it follows from the source and the compiler, and is known after the build alone",

@@ -20,7 +20,11 @@ from numpy.typing import DTypeLike
 
 from lab.base.errors import UserError, did_you_mean
 from lab.base.warp import BANK_BYTES, BANKS, WARP_SIZE
+from lab.hardware.latencies import NEVER_COMPARED, SmLatencies, latencies_for
 from lab.measured.timing import GpuDescription
+
+_MEASURED = "H200"
+"""The product on which the built-in constants of the estimates were measured."""
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -121,7 +125,9 @@ class Gpu:
         dram_gb_s: Memory bandwidth, 10^9 bytes per second; None where it is not known.
         l2_bytes: Bytes of L2 cache.
         source: Document from which the row is taken.
+        latencies: Latencies and rates of its SM for the models.
         aliases: Other names that `gpu_for` accepts, such as the driver's.
+        calibrated: Date of the calibration that gave them; empty where they are built in.
     """
 
     name: str
@@ -131,7 +137,16 @@ class Gpu:
     dram_gb_s: float | None
     l2_bytes: int
     source: str
+    latencies: SmLatencies
     aliases: tuple[str, ...] = ()
+    calibrated: str = ""
+
+    @property
+    def constants(self) -> str:
+        """Where the constants of its estimates come from, in words."""
+        if self.calibrated:
+            return f"calibrated {self.calibrated}"
+        return "measured on an H200" if model_of(self.name) == _MEASURED else f"published figures, {NEVER_COMPARED}"
 
     def peak_tflops(self, dtype: DTypeLike) -> float:
         """Return the peak without tensor cores in TFLOP/s: SMs x lanes x 2 operations x clock.
@@ -220,7 +235,7 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
 def _product(  # noqa: PLR0917 - one row of a table, as above
     name: str, arch: str, sms: int, clock: int, dram: float, l2_kib: int, source: str, *aliases: str
 ) -> Gpu:
-    return Gpu(name, ARCHITECTURES[arch], sms, clock, dram, l2_kib * KIB, source, aliases)
+    return Gpu(name, ARCHITECTURES[arch], sms, clock, dram, l2_kib * KIB, source, latencies_for(arch), aliases)
 
 
 _V100 = "NVIDIA Tesla V100 GPU Architecture whitepaper; V100 datasheet"
@@ -319,13 +334,21 @@ def from_description(description: GpuDescription) -> Gpu:
     architecture = architecture_for(description.arch)
     live = Gpu(
         description.name, architecture, description.sms, description.sm_clock_mhz, None, description.l2_bytes,
-        f"driver {description.driver}",
+        f"driver {description.driver}", latencies_for(architecture.arch),
     )  # fmt: skip
     try:
         product = gpu_for(description.name)
     except UserError:
         return live
     return replace(live, dram_gb_s=product.dram_gb_s, source=f"{live.source}; bandwidth: {product.source}")
+
+
+def model_of(name: str) -> str:
+    """Return the table's name of a GPU that the driver or a user names; of one that is not in it, the given words."""
+    try:
+        return gpu_for(name).name
+    except UserError:
+        return " ".join(_words(name))
 
 
 def _words(name: str) -> list[str]:

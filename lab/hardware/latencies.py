@@ -32,11 +32,27 @@ atomics in L2
 latencies, operands read, block barrier, branch, queue
     A coarse fit to the times of the 56 variants of gemm_unroll and gemm_ladder on an H200, made with an earlier form of
     the model and not repeated since.
+lanes of integers, special functions, conversions, shuffles
+    CUDA C++ Programming Guide, Throughput of Native Arithmetic Instructions, 9.0; conversions: experiments/micro/pipes.
+dependent instructions
+    Jia et al., arXiv 1804.06826: 4 cycles for arithmetic on Volta and later. A shuffle's latency is taken as that of
+    shared memory.
+large blocks
+    In experiments/micro/block_tail.yaml, blocks of 16 warps took 1.21 to 1.29 times as long as those of 8, of 32 warps
+    1.35 to 1.53 times, where latency was what they waited for.
+
+Other architectures have the figures of sm_90 where no document gives theirs (`latencies_for`). `lab calibrate` measures
+those of a GPU at hand (`lab.hardware.calibration`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+NEVER_COMPARED: Final = "never compared with hardware"
+"""What every estimate says that stands on the figures of another GPU or of documents alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +83,17 @@ class SmLatencies:
         float_update_s: The same for floating-point numbers that all go to one sector.
         l2_slices: Slices of L2 that make updates at the same time.
         source: Sources of the figures in short; the module's docstring has them in full.
+        integer_lanes: Lanes that integer arithmetic and comparisons take in a cycle.
+        special_lanes: The same of special functions.
+        convert_lanes: The same of conversions.
+        shuffle_lanes: The same of shuffles.
+        shared_wavefronts: Passes through shared memory in a cycle.
+        l1_lines: Lines of 128 bytes that loads look up in L1 in a cycle.
+        dependent_cycles: Time from an arithmetic instruction to the one that needs its result.
+        shuffle_cycles: The same of a shuffle.
+        large_block_loss: What each doubling of a block beyond 8 warps adds to its latency: its place stays taken until
+            its last warp ends.
+        compared: Whether the model of the schedulers was compared with such a GPU.
     """
 
     shared_latency: float
@@ -90,6 +117,16 @@ class SmLatencies:
     float_update_s: float
     l2_slices: int
     source: str
+    integer_lanes: float = 64
+    special_lanes: float = 16
+    convert_lanes: float = 32
+    shuffle_lanes: float = 32
+    shared_wavefronts: float = 1.0
+    l1_lines: float = 1.0
+    dependent_cycles: float = 4
+    shuffle_cycles: float = 24
+    large_block_loss: float = 0.22
+    compared: bool = False
 
 
 _LATENCIES = {
@@ -115,10 +152,29 @@ _LATENCIES = {
         float_update_s=1.755e-9,
         l2_slices=76,
         source="documents and microbenchmarks; latencies under load from gemm_unroll and gemm_ladder on an H200",
+        compared=True,
     ),
 }
+_REFERENCE: Final = "sm_90"
+_DOCUMENTED: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
+    "sm_70": ({"l2_read_bytes": 2048 / 80}, "L2: NVIDIA A100 whitepaper (V100: 2048 bytes a clock, 80 SMs)"),
+    "sm_80": ({"l2_read_bytes": 5120 / 108}, "L2: NVIDIA A100 whitepaper (5120 bytes a clock, 108 SMs)"),
+}
+"""What documents give of other architectures, beside the table of `lab.hardware.gpus`."""
 
 
 def latencies_of(arch: str) -> SmLatencies | None:
     """Return the latencies of an architecture such as `sm_90` or `sm_90a`; None if no such GPU was compared with."""
     return _LATENCIES.get(arch.rstrip("af"))
+
+
+def latencies_for(arch: str) -> SmLatencies:
+    """Return the latencies of an architecture; where none were compared with a GPU, what is published and sm_90's."""
+    known = latencies_of(arch)
+    if known is not None:
+        return known
+    documented, source = _DOCUMENTED.get(arch, ({}, ""))
+    others = f"figures of {_REFERENCE} where no document gives those of {arch}"
+    return replace(
+        _LATENCIES[_REFERENCE], **documented, compared=False, source="; ".join(filter(None, [source, others]))
+    )

@@ -54,7 +54,7 @@ from typing import Final
 
 from lab.base.warp import SECTOR_BYTES, WARP_SIZE
 from lab.hardware.gpus import Gpu
-from lab.hardware.latencies import SmLatencies, latencies_of
+from lab.hardware.latencies import SmLatencies
 from lab.isa.model import InstructionClass as C
 
 TOLERANCE: Final = 0.05
@@ -72,21 +72,10 @@ _GROUPS: Final = (
 )  # fmt: skip
 """Resources that work side by side whatever a kernel does: what its warps issue, what memory moves, what they wait
 for. At worst these three follow each other."""
-DEPENDENT_CYCLES: Final = 4
-SHUFFLE_CYCLES: Final = 24
-LARGE_BLOCK_LOSS: Final = 0.22
-"""What each doubling of a block beyond 8 warps adds to its latency: its place stays taken until its last warp ends. In
-experiments/micro/block_tail.yaml, blocks of 16 warps took 1.21 to 1.29 times as long as those of 8, of 32 warps 1.35 to
-1.53 times, where latency was what they waited for."""
 _SMALL_BLOCK: Final = 8
-_LANES: Final = {C.SPECIAL: 16, C.CONVERT: 32, C.SHUFFLE: 32}
 _MEMORY: Final = (
     C.LD_GLOBAL, C.ST_GLOBAL, C.LD_SHARED, C.ST_SHARED, C.LD_LOCAL, C.ST_LOCAL, C.ATOMIC, C.CP_ASYNC,
 )  # fmt: skip
-_INTEGER_LANES: Final = 64
-_REFERENCE: Final = "sm_90"
-"""Latencies of an architecture that was never compared with a GPU are those of this one; they are the same for all
-variants."""
 
 
 class Reuse(Enum):
@@ -176,8 +165,7 @@ def score(gpu: Gpu, launches: Sequence[LaunchWork], bytes_moved: int) -> KernelS
     Returns:
         The score. Times of several launches add up resource by resource.
     """
-    machine = latencies_of(gpu.architecture.arch) or latencies_of(_REFERENCE)
-    assert machine is not None  # noqa: S101 - the reference is in the table
+    machine = gpu.latencies
     started = machine.launch_s * len(launches)
     likely, best, worst = (_seconds(gpu, machine, launches, bytes_moved, reuse) for reuse in Reuse)
     norm = sum(seconds**ORDER for seconds in likely.values()) ** (1 / ORDER)
@@ -255,13 +243,13 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
     made = {
         "issue slots": work.instructions * share / sm.sub_partitions,
         "floating point": warps(C.FMA, C.FLOAT) * fp,
-        "integer": warps(C.INTEGER, C.COMPARE) * WARP_SIZE / _INTEGER_LANES,
-        "special functions": warps(C.SPECIAL) * WARP_SIZE / _LANES[C.SPECIAL],
-        "conversions": warps(C.CONVERT) * WARP_SIZE / _LANES[C.CONVERT],
-        "shuffles": warps(C.SHUFFLE) * WARP_SIZE / _LANES[C.SHUFFLE],
+        "integer": warps(C.INTEGER, C.COMPARE) * WARP_SIZE / machine.integer_lanes,
+        "special functions": warps(C.SPECIAL) * WARP_SIZE / machine.special_lanes,
+        "conversions": warps(C.CONVERT) * WARP_SIZE / machine.convert_lanes,
+        "shuffles": warps(C.SHUFFLE) * WARP_SIZE / machine.shuffle_lanes,
         "load/store units": warps(*_MEMORY) * WARP_SIZE / sm.lsu_lanes,
-        "shared memory": work.wavefronts * share,
-        "L1 tags": share * _lines(work),
+        "shared memory": work.wavefronts * share / machine.shared_wavefronts,
+        "L1 tags": share * _lines(work) / machine.l1_lines,
         "L2 reads": fetched * (even / machine.l2_read_bytes + (1 - even) / machine.l2_scattered_bytes) * share,
         "L2 writes": SECTOR_BYTES * work.store_sectors / machine.store_bytes * share,
     }
@@ -269,10 +257,10 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
     chain = (
         -(-work.load_requests * each // work.loads_together) * machine.global_latency
         + work.by_class.get(C.BARRIER, 0.0) * each * machine.block_barrier
-        + work.by_class.get(C.SHUFFLE, 0.0) * each * SHUFFLE_CYCLES
-        + work.instructions * each * DEPENDENT_CYCLES
+        + work.by_class.get(C.SHUFFLE, 0.0) * each * machine.shuffle_cycles
+        + work.instructions * each * machine.dependent_cycles
         + machine.block_latency
     )
-    chain *= 1 + LARGE_BLOCK_LOSS * max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
+    chain *= 1 + machine.large_block_loss * max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
     made["latency"] = chain * fullest / min(max(1, work.blocks_per_sm), fullest)
     return made

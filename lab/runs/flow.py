@@ -6,6 +6,7 @@ decide.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ from lab.experiment.variants import Planned
 from lab.gpu.process.cards import Ran
 from lab.gpu.process.job import Job, Policy
 from lab.gpu.timing.cache import Flush
-from lab.measured.timing import GpuDescription
+from lab.measured.timing import GpuDescription, Merit
 from lab.operators.base import Problem
 from lab.operators.builtin import suspect
 from lab.operators.checked import OperatorFault
@@ -34,7 +35,7 @@ from lab.runs.reference import ReferenceVariant
 from lab.runs.schedule import LaneTask
 from lab.stages import record as records
 from lab.stages.build import BuildFailure, Built
-from lab.stages.emulate import EmulationTask, ReferenceLaunch, not_executed
+from lab.stages.emulate import EmulationTask, HalvedSize, ReferenceLaunch, not_executed
 from lab.stages.estimate import EstimateTask
 from lab.stages.executed import execution
 from lab.store.model import EmulationRecord, VariantRecord
@@ -216,7 +217,33 @@ def emulation_task(context: FlowContext, variant: InspectedVariant) -> Emulation
         hot_loops={mix.name: mix.hot_loop.label for mix in variant.record.mixes("ptx") if mix.hot_loop},
         reference=_reference_launch(context, given) if given is not None else None,
         whole=point.problem.whole,
+        halved=_halved(context, variant, given) if given is not None else (),
     )
+
+
+_HALVED_EVERY: Final = 8
+"""How a kernel's work grows is a fact of the problem, hardly of the variant: so many share one look at it."""
+
+
+def _halved(context: FlowContext, variant: InspectedVariant, given: Problem) -> tuple[HalvedSize, ...]:
+    """The emulated problem with one size halved, for each size in which it is smaller than the problem itself.
+
+    They are only for kernels that declare no operations: for the others the operations say how their work grows.
+    """
+    point, computed = variant.planned.point, context.experiment.operator
+    if not isinstance(computed, Declared) or computed.merit is Merit.TFLOPS or variant.planned.position % _HALVED_EVERY:
+        return ()
+    found = []
+    for name, real in point.problem.values.items():
+        size = given.get(name)
+        if isinstance(real, bool) or not isinstance(real, int) or not isinstance(size, int) or not 1 < size < real:
+            continue
+        with contextlib.suppress(UserError):  # shapes or the grid do not come out right at half the size
+            half = computed.problem({**given, name: size // 2})
+            small = computed.for_parameters(half, point.parameters)
+            launches = Instance(point.kernel.template, point.parameters, small).launches.built(variant.planned.known)
+            found.append(HalvedSize(name, size / (size // 2), launches, dict(small)))
+    return tuple(found)
 
 
 def _reference_launch(context: FlowContext, given: Problem) -> ReferenceLaunch | None:

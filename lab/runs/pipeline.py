@@ -18,6 +18,7 @@ from lab.experiment.space import Expansion, Point, expand, neighbours, nothing_l
 from lab.experiment.variants import Plan, Planned, plan, toolchains
 from lab.gpu.device import describe
 from lab.gpu.process.cards import Card, Cards
+from lab.hardware.calibration import in_use
 from lab.hardware.gpus import gpu_for
 from lab.measured.timing import GpuDescription
 from lab.runs import flow
@@ -235,6 +236,7 @@ def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
         experiment = replace(experiment, problems=tuple(case.at_full_size() for case in experiment.problems))
     if experiment.gpu:
         gpu_for(experiment.gpu)  # a GPU that is not in the table is reported before anything is built
+    in_use()  # and so is a calibration that cannot be read
     strategy = experiment.search if experiment.search and experiment.search.strategy != "random" else None
     searching = _searching(experiment, strategy) if strategy else None
     expansion = None if searching else expand(experiment, max_variants=options.max_variants)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +18,15 @@ from lab.base.expressions import Scalar
 from lab.base.structures import is_structure, members_of
 from lab.emulator.api import launch
 from lab.emulator.errors import UnsupportedInstruction
-from lab.emulator.results import Buffer, Emulation, LineCount, LoopCounts, StructureArgument, TensorMapArgument
+from lab.emulator.results import (
+    Buffer,
+    Emulation,
+    ExecutedCounts,
+    LineCount,
+    LoopCounts,
+    StructureArgument,
+    TensorMapArgument,
+)
 from lab.hardware.tensormaps import find
 from lab.measured.timing import Verification
 from lab.operators.base import STORED_AS, Array, Expected, Inputs, Operator
@@ -52,6 +61,23 @@ class ReferenceLaunch:
 
 
 @dataclass(frozen=True, slots=True)
+class HalvedSize:
+    """The emulated problem with one of its sizes halved, to see how what is executed grows with that size.
+
+    Attributes:
+        name: The size.
+        ratio: The emulated size over the halved one, more than 1.
+        launches: Launches of the halved problem.
+        problem: It, complete.
+    """
+
+    name: str
+    ratio: float
+    launches: Launches
+    problem: Mapping[str, Scalar]
+
+
+@dataclass(frozen=True, slots=True)
 class EmulationTask:
     """What the emulator is asked to do with one variant.
 
@@ -64,6 +90,7 @@ class EmulationTask:
         reference: Launches whose outputs stand in for a reference; None where the operator has one.
         whole: The problem is not made small: the compiled engine executes it, without trying the
             interpreter first.
+        halved: Smaller problems that are executed for their counts alone.
     """
 
     launches: Launches
@@ -73,6 +100,7 @@ class EmulationTask:
     hot_loops: Mapping[str, str]
     reference: ReferenceLaunch | None = None
     whole: bool = False
+    halved: tuple[HalvedSize, ...] = ()
 
 
 def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
@@ -122,7 +150,51 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         lines=alike(line for one in done for line in one.lines),
         bytes_needed=computed.bytes_moved(problem),
         flops=computed.flops(problem),
+        growth=_growth(task, ptx, steps) if largest <= tolerance and not findings and _is_quick(counts) else {},
     )
+
+
+def _is_quick(counts: Sequence[ExecutedCounts]) -> bool:
+    """Whether executing as much again takes a moment only."""
+    return sum(one.warps for one in counts) < _QUICK
+
+
+_QUICK = 20_000_000
+
+
+def _growth(task: EmulationTask, ptx: str, steps: Sequence[EmulatedStep]) -> Mapping[str, float]:
+    """Return the power with which what is executed grows with each halved size; sizes that cannot be halved are absent.
+
+    Two sizes tell it where loops run as often as the size or its square says. What each block does once would hide
+    that in a small problem, so that what is executed in loops is compared, where both sizes execute loops.
+    """
+    found: dict[str, float] = {}
+    for half in task.halved:
+        smaller = replace(task, launches=half.launches, problem=half.problem, halved=())
+        with contextlib.suppress(LabError):  # a kernel need not bear every size
+            computed = operator(task.operator)
+            inputs = computed.inputs(computed.restored(half.problem), task.seed)
+            done = _executed(ptx, half.launches, _Memory(inputs, half.launches), whole=task.whole)
+            if not done[-1].findings and len(done) == len(steps):
+                ratio = growth_between(_steps(smaller, done), steps)
+                if ratio is not None:
+                    found[half.name] = math.log(ratio) / math.log(half.ratio)
+    return found
+
+
+def growth_between(smaller: Sequence[EmulatedStep], larger: Sequence[EmulatedStep]) -> float | None:
+    """Return how many times as many instructions of threads the larger problem executes; None where one executes none.
+
+    Instructions in loops are compared where both problems execute some, else all.
+    """
+    for figure in ("looped", "executed"):
+        counts = [
+            sum(one.threads for step in steps if (one := getattr(step, figure)) is not None)
+            for steps in (smaller, larger)
+        ]
+        if all(counts):
+            return float(counts[1] / counts[0])
+    return None
 
 
 def _is_of_file(error: UserError) -> bool:

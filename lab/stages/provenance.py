@@ -15,6 +15,7 @@ from lab.experiment.identity import fields_of, plain
 from lab.experiment.model import Experiment
 from lab.experiment.variants import Planned
 from lab.gpu.process.job import JobResult
+from lab.hardware.calibration import in_use, text_of
 from lab.isa.mix import module_mix, to_json
 from lab.isa.ptx.module import read_ptx
 from lab.measured.timing import GpuDescription
@@ -136,12 +137,19 @@ def conditions_of(
         "GPU": f"{gpu.name}, driver {gpu.driver}" if gpu and measured else None,
         "search": experiment.text if experiment.search else None,
         "known times": _known_times(experiment),
+        **_calibrations(),
         "lab": VERSION,
         "commit": environment.commit(),
         "Python": environment.python(),
         "packages": environment.packages(),
         "disassembler": disassembler_version(),
     }
+
+
+def _calibrations() -> dict[str, str]:
+    """Hash of the calibrations that estimates take; nothing where there are none."""
+    found = in_use()
+    return {"calibrations": hashlib.sha256(text_of(found).encode()).hexdigest()} if found else {}
 
 
 def _known_times(experiment: Experiment) -> str | None:

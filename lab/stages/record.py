@@ -11,8 +11,8 @@ from lab.base.warp import WARP_SIZE
 from lab.experiment.model import Experiment
 from lab.experiment.variants import Planned
 from lab.gpu.process.job import JobResult, JobStage
+from lab.hardware.calibration import calibrated
 from lab.hardware.gpus import Gpu, from_description, gpu_for
-from lab.hardware.latencies import latencies_of
 from lab.measured.timing import GpuDescription, Merit
 from lab.predict.bounds import LaunchFacts, Prediction, delayed, predict, predict_sequence
 from lab.predict.schedulers.estimate import Pace
@@ -159,8 +159,8 @@ def _overhead_seconds(launches: Launches, gpu: Gpu) -> float:
 
 def _before_seconds(launches: Launches, gpu: Gpu) -> float:
     """Modelled time of the launches other than the main one: their traffic, and the cost of each launch."""
-    machine = latencies_of(gpu.architecture.arch)
-    if machine is None:
+    machine = gpu.latencies
+    if not machine.compared:
         return 0.0
     zeroed = sum(buffer.zero and buffer.elements > 0 for buffer in launches.workspace)  # each in a launch of its own
     others = len(launches.steps) - 1 + zeroed
@@ -228,8 +228,8 @@ def _together(
 def _target(experiment: Experiment, arch: str, gpu: GpuDescription | None) -> Gpu:
     """The GPU that predictions are for: the one that measures, the experiment's, or the architecture's usual one."""
     if gpu and runs_on(arch, gpu.arch):
-        return from_description(gpu)
-    return gpu_for(experiment.gpu or arch)
+        return calibrated(from_description(gpu))
+    return calibrated(gpu_for(experiment.gpu or arch))
 
 
 def runs_on(built_for: str, gpu: str) -> bool:

@@ -2,6 +2,9 @@
 
 Where every compared variant has an estimate of the schedulers (`lab.predict.schedulers`), it is that; else it is the
 predicted time of any kernel (`lab.predict.score`) for all of them, since figures of two models cannot be compared.
+
+The schedulers' model takes each fma for two operations and nothing else for one. A problem that counts others as well,
+as 20 for an interaction of bodies, would be estimated too slow: it has a time by counted work.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from lab.isa.model import InstructionClass
 from lab.predict.score import KernelScore
 from lab.store.model import Status, VariantRecord
 from lab.store.scores import scores
@@ -72,7 +76,8 @@ def estimates(records: Sequence[VariantRecord]) -> dict[str, TimeEstimate]:
         table, are absent.
     """
     running = [one for one in records if not one.status.failed and one.status is not Status.PRUNED]
-    if running and all(one.estimate is not None and one.estimate.tflops * one.flops > 0 for one in running):
+    modelled = all(one.estimate is not None and one.estimate.tflops * one.flops > 0 for one in running)
+    if running and modelled and not any(map(_counts_others, running)):
         return {one.variant: _of_schedulers(one) for one in running}
     found = scores(records)
     return {variant: _of_counts(one) for variant, one in found.items()}
@@ -82,6 +87,22 @@ def cannot_tell(found: Sequence[TimeEstimate]) -> bool:
     """Whether times by counted work differ by less than they err against each other, so that none is first."""
     times = [one.ms for one in found]
     return len(times) > 1 and max(times) < SWEEP_ERROR * min(times) and any(one.origin == COUNTS for one in found)
+
+
+def _counts_others(record: VariantRecord) -> bool:
+    """Whether the problem has more operations than the fma that were executed for it make.
+
+    Tiles beyond the data execute more than the problem counts, so that one variant alone may hide it.
+    """
+    done = record.emulation
+    if done is None or done.executed is None:
+        return False
+    fma = done.executed.threads_by_class.get(InstructionClass.FMA, 0)
+    return bool(fma) and done.flops > _SURELY * 2 * fma
+
+
+_SURELY: Final = 1.02
+"""Factor that operations beside a loop, as the scaling of a result, do not reach."""
 
 
 def _of_schedulers(record: VariantRecord) -> TimeEstimate:

@@ -174,6 +174,8 @@ class EmulationRecord:
         lines: How often each instruction was executed; lines that never were are absent.
         bytes_needed: Least DRAM bytes of the problem at the emulated size; 0 where that is not known.
         flops: Floating-point operations of the problem at the emulated size; 0 where that is not known.
+        growth: The power with which what is executed grows with sizes of the problem, by size: 1 where twice the size
+            needs twice the instructions. Sizes for which that was not tried are absent.
     """
 
     problem: Mapping[str, Scalar]
@@ -189,6 +191,7 @@ class EmulationRecord:
     lines: tuple[ExecutedLines, ...] = ()
     bytes_needed: int = 0
     flops: int = 0
+    growth: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def entry(self) -> str:

@@ -9,17 +9,13 @@ Where throughput counts bytes, threads beyond the data do nothing. Then what is 
 and what is executed outside of loops by as much less as the factor above says.
 
 Where the blocks grow by less than a quarter of the work and the GPU holds them all at once, they loop over the data:
-loops grow with the work and the rest with the blocks. The work is the problem's operations where throughput counts
-these, else its least bytes.
-
-Where throughput counts operations, all variants compute the same at the real size. What one computes more at the small
-size, since its tiles reach beyond the data, is taken off its growth.
+loops grow with the work and the rest with the blocks. How the work grows stands in `lab.store.growth`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -27,6 +23,7 @@ from lab.base.errors import UserError
 from lab.base.expressions import Scalar
 from lab.base.warp import SECTOR_BYTES, WARP_SIZE
 from lab.emulator.results import ExecutedCounts, MemoryCount
+from lab.hardware.calibration import calibrated
 from lab.hardware.gpus import Gpu, gpu_for
 from lab.isa.mix import KernelMix
 from lab.isa.model import InstructionClass as C
@@ -35,6 +32,7 @@ from lab.predict.bounds import Prediction
 from lab.predict.score import KernelScore, LaunchWork, score
 from lab.store.codec import uncollected
 from lab.store.database import Store
+from lab.store.growth import works
 from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, VariantRecord
 
 _PERSISTENT: Final = 0.25
@@ -80,14 +78,27 @@ def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, KernelScore
         Variant id to score; variants without counts, or on a GPU that is not in the table, are absent.
     """
     known = {record.variant: (record, steps) for record in records if (steps := _steps(record))}
-    growth = max(1.0, min((_work(r) / s.blocks_ratio for r, steps in known.values() for s in steps), default=1.0))
-    least = min((done for _, steps in known.values() if (done := _computed(steps))), default=0.0)
+    work = works([record for record, _ in known.values()])
+    found = _scored(known, {variant: one.likely for variant, one in work.items()})
+    if any(one.most > one.likely for one in work.values()):
+        slowest = _scored(known, {variant: one.most for variant, one in work.items()})
+        found = {
+            variant: replace(one, most_s=max(one.most_s, slowest[variant].most_s)) for variant, one in found.items()
+        }
+    return found
+
+
+def _scored(
+    known: Mapping[str, tuple[VariantRecord, Sequence[_Step]]], work: Mapping[str, float]
+) -> dict[str, KernelScore]:
+    """Score the variants of one problem whose work grows by `work`."""
+    growth = max(1.0, min((work[v] / s.blocks_ratio for v, (_, steps) in known.items() for s in steps), default=1.0))
     found = {}
     for variant, (record, steps) in known.items():
-        gpu = _gpu(record)
+        gpu = target(record)
         if gpu is not None:
-            work = [_launch(record, step, growth, least) for step in steps]
-            found[variant] = score(gpu, work, record.bytes_moved)
+            launches = [_launch(record, step, work[variant], growth) for step in steps]
+            found[variant] = score(gpu, launches, record.bytes_moved)
     return found
 
 
@@ -141,20 +152,17 @@ def _lean_mix(mix: KernelMix) -> KernelMix:
     return replace(mix, loops=loops)
 
 
-def _work(record: VariantRecord) -> float:
-    """The work of the real problem over that of the small one: operations where they count, else bytes."""
-    done = record.emulation
-    if done is not None and record.merit is Merit.TFLOPS and done.flops and record.flops:
-        return record.flops / done.flops
-    return record.bytes_moved / done.bytes_needed if done is not None and done.bytes_needed else 1.0
+def target(record: VariantRecord) -> Gpu | None:
+    """The GPU of the record's predictions, with the user's calibration of it; None where the table lacks it.
 
-
-def _gpu(record: VariantRecord) -> Gpu | None:
-    """The GPU of the record's predictions; None where the table lacks it."""
+    Raises:
+        UserError: The calibration is damaged.
+    """
     try:
-        return gpu_for(record.prediction.gpu) if record.prediction else None
+        known = gpu_for(record.prediction.gpu) if record.prediction else None
     except UserError:
         return None
+    return None if known is None else calibrated(known)
 
 
 def _mix(record: VariantRecord, entry: str, isa: str) -> KernelMix | None:
@@ -179,18 +187,10 @@ def _steps(record: VariantRecord) -> tuple[_Step, ...]:
     return tuple(made) if len(made) == len(real) == len(done.launches) else ()
 
 
-def _computed(steps: Sequence[_Step]) -> float:
-    """Floating-point instructions of all threads, at the small size."""
-    counts = [step.small.executed.threads_by_class for step in steps if step.small.executed]
-    return sum(one.get(cls, 0) for one in counts for cls in (C.FMA, C.FLOAT))
-
-
-def _launch(record: VariantRecord, step: _Step, growth: float, least: float) -> LaunchWork:
+def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> LaunchWork:
     executed, looped = step.small.executed or _NOTHING, _looping(record, step)
-    work, blocks = _work(record), step.blocks_ratio
+    blocks = step.blocks_ratio
     grown = blocks * growth
-    if not record.steps and (own := _computed([step])):  # one launch computes everything
-        grown = min(grown, max(blocks, work * least / own))
     persistent = grown < _PERSISTENT * work and _resides(record, step)
     inside = work if persistent or record.merit is not Merit.TFLOPS else grown
     outside = blocks if persistent or record.merit is Merit.TFLOPS else max(blocks, work / growth)
@@ -237,7 +237,7 @@ def _launch(record: VariantRecord, step: _Step, growth: float, least: float) -> 
 
 def _resides(record: VariantRecord, step: _Step) -> bool:
     """Whether the GPU holds all blocks of the real grid at once, as where a fixed grid loops over the data."""
-    gpu = _gpu(record)
+    gpu = target(record)
     return gpu is not None and math.prod(step.launch.grid) <= gpu.sms * step.prediction.blocks_per_sm
 
 

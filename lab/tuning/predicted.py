@@ -29,7 +29,6 @@ from dataclasses import dataclass
 from lab.base.sizes import Size
 from lab.base.warp import SECTOR_BYTES
 from lab.hardware.gpus import Gpu
-from lab.hardware.latencies import latencies_of
 from lab.hardware.occupancy import ResourceUse, occupancy
 from lab.isa.mix import KernelMix
 from lab.predict.bounds import LaunchFacts, predict
@@ -39,8 +38,6 @@ OVERHEAD_MS = 2e-3
 L2_BYTES_PER_CYCLE = SECTOR_BYTES
 """Of one SM: a sector."""
 _FMA_CLASS = "fma"
-_USUAL = "sm_90"
-"""The architecture whose latencies stand in for those of architectures without a model."""
 
 _LOOP_BOUNDS = frozenset({"issue slots", "shared memory", "memory pipe"})
 
@@ -97,8 +94,7 @@ def product_ms(
         adds: Results are added to C, each by a read and a write in L2.
     """
     m, n, k = size
-    machine = latencies_of(gpu.architecture.arch) or latencies_of(_USUAL)
-    assert machine is not None  # noqa: S101 - there is one for the usual architecture
+    machine = gpu.latencies
     clock = gpu.clock_mhz * 1e6
     blocks, threads = math.prod(launch.grid), math.prod(launch.block)
     tiles = math.ceil(m / tile[0]) * math.ceil(n / tile[1])

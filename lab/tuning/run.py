@@ -21,6 +21,7 @@ from lab.gpu.device import describe
 from lab.gpu.process.cards import Card, Cards, FindCards
 from lab.gpu.process.find import find_cards
 from lab.gpu.process.localcards import LocalCards
+from lab.hardware.calibration import calibrated
 from lab.hardware.gpus import Gpu, from_description, gpu_for
 from lab.measured.cards import CardRecord
 from lab.measured.timing import GpuDescription
@@ -223,7 +224,7 @@ def _setting(tuning: Tuning, options: TuningOptions, services: TuningServices) -
     )
     described = cards[0].description if cards else None
     arch = describe.resolve(options.arch or tuning.arch, described, key="arch", write=f"`arch: sm_90` in {tuning.file}")
-    gpu = from_description(described) if described else gpu_for(tuning.gpu or arch)
+    gpu = calibrated(from_description(described) if described else gpu_for(tuning.gpu or arch))
     tool = toolchain(tuning.toolchain)
     if not tool.supports(arch):
         raise UserError(f"{tool.name} {tool.version} cannot target {arch}", key="arch", found=arch)

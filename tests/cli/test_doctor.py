@@ -29,9 +29,21 @@ NAMES = [
     "ncu",
     "compute-sanitizer",
     "cache",
+    "calibration",
 ]
 
 
+CALIBRATION = """schema: 1
+gpus:
+  NVIDIA H200:
+    date: "2026-11-23T05:00:00+00:00"
+    driver: "580.159"
+    lab: "0.1.0"
+    arch: sm_90
+    clock_mhz: 1980
+    constants:
+      l2_slices: {value: 70.4, unit: slices, spread: 0.01, n: 10, experiment: atomics_global}
+"""
 IDS = [f"GPU-{place:02x}000000-0000-0000-0000-000000000000" for place in range(2)]
 H200S = DoctorDriver("13.2", (DoctorGpu("NVIDIA H200", "sm_90", IDS[0]), DoctorGpu("NVIDIA H200 NVL", "sm_90", IDS[1])))
 
@@ -51,6 +63,7 @@ def machine(tmp_path, **answers):
         "nvjitlinks": lambda: (),
         "environment": lambda _: None,
         "cache": lambda: tmp_path / "cache",
+        "calibration": lambda: tmp_path / "calibration.yaml",
     }
     assert set(nothing) == {field.name for field in fields(Probes)}
     return Probes(**{**nothing, **answers})
@@ -85,6 +98,7 @@ def test_a_full_machine(tmp_path):
     (tmp_path / "include" / "cuda_runtime_api.h").write_text("#define CUDART_VERSION 13000\n")
     (tmp_path / "lib64").mkdir()
     (tmp_path / "lib64" / "libcublas.so.13").touch()
+    (tmp_path / "calibration.yaml").write_text(CALIBRATION)
     versions = {"pycuda": "2026.1", "nvidia-ml-py": "13.1.0", "torch": "2.11.0"}
     versions |= {"triton": "3.4.0", "nvidia-cuda-cccl": "13.0.1"}
     found = look(
@@ -117,6 +131,18 @@ def test_a_full_machine(tmp_path):
         "with --cluster local and --gpu-model on all of one model; CUDA_VISIBLE_DEVICES chooses which there are"
     )
     assert found["cuBLAS"].detail == f"torch 2.11.0, libcublas in {tmp_path}"
+
+
+def test_the_calibration_in_use_is_named_and_a_damaged_one_says_why(tmp_path):
+    file = tmp_path / "calibration.yaml"
+    file.write_text(CALIBRATION)
+    found = look(machine(tmp_path))["calibration"]
+    assert found.detail == f"NVIDIA H200 of 2026-11-23, 1 constants; {file}"
+    file.write_text(CALIBRATION.replace("schema: 1", "schema: 7"))
+    found = look(machine(tmp_path))["calibration"]
+    assert not found.found
+    assert f"{file}:1" in found.detail
+    assert found.install.endswith("lab calibrate")
 
 
 def test_pycuda_needs_a_driver(tmp_path):

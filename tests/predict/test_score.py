@@ -9,10 +9,7 @@ import pytest
 from lab.hardware.gpus import gpu_for
 from lab.hardware.latencies import latencies_of
 from lab.predict.score import (
-    DEPENDENT_CYCLES,
-    LARGE_BLOCK_LOSS,
     ORDER,
-    SHUFFLE_CYCLES,
     KernelScore,
     LaunchWork,
     busy_slices,
@@ -108,7 +105,9 @@ def test_a_shuffle_takes_its_lanes_and_its_latency():
     assert shuffled["shuffles"] == pytest.approx(1e6 / 132 * 32 / 32 / CLOCK)
     each = 1e6 / (WORK.blocks * WORK.warps_per_block)
     assert machine is not None
-    assert shuffled["latency"] == pytest.approx((each * SHUFFLE_CYCLES + machine.block_latency) * fullest / 8 / CLOCK)
+    assert shuffled["latency"] == pytest.approx(
+        (each * machine.shuffle_cycles + machine.block_latency) * fullest / 8 / CLOCK
+    )
     assert machine is not None
 
 
@@ -182,8 +181,8 @@ def test_every_resource_to_the_last_digit():
         double=0.25,
     )
     found, share, warp = score(H200, [work], 10**8), 2 / 133, 1 / (133 * 16)
-    chain = 4 * machine.global_latency + 8e5 * warp * machine.block_barrier + 7e5 * warp * SHUFFLE_CYCLES
-    chain += 5e6 * warp * DEPENDENT_CYCLES + machine.block_latency
+    chain = 4 * machine.global_latency + 8e5 * warp * machine.block_barrier + 7e5 * warp * machine.shuffle_cycles
+    chain += 5e6 * warp * machine.dependent_cycles + machine.block_latency
     cycles = {
         "issue slots": 5e6 * share / 4,
         "floating point": 3e5 * share * 32 * (0.75 / 128 + 0.25 / sm.fp64_lanes),
@@ -199,7 +198,7 @@ def test_every_resource_to_the_last_digit():
         * math.sqrt(3e6 * (1e8 / 32 - 2e6 + 500 / 32))
         * (1 / machine.l2_read_bytes / 3 + 2 / 3 / machine.l2_scattered_bytes),
         "L2 writes": share * 32 * 2e6 / machine.store_bytes,
-        "latency": chain * (1 + LARGE_BLOCK_LOSS) * 2 / 2,
+        "latency": chain * (1 + machine.large_block_loss) * 2 / 2,
     }
     seconds = {name: number / CLOCK for name, number in cycles.items()}
     seconds["atomics"] = 1e5 * machine.atomic_update_s / busy_slices(3, machine.l2_slices)

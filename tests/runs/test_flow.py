@@ -112,6 +112,22 @@ def test_the_emulator_gets_the_small_problem_and_equal_work_has_one_key(context,
     assert flow.emulation_work(replace(variant, ptx="other"), task).key != work.key
 
 
+def test_each_size_that_the_cpu_has_smaller_is_halved_for_every_eighth_variant(context, variant, tmp_path):
+    assert flow.emulation_task(context, variant).halved == ()  # gemm says how many operations it takes
+    (tmp_path / "k.cu").write_text("__global__ void k(float *y, int n, int rows, int same) {}")
+    (tmp_path / "k.yaml").write_text(
+        "question: q?\nsource: k.cu\nproblem: {n: 4096, rows: 99, same: 4}\nemulate: {n: 40, rows: 1}\n"
+        'arguments: {y: "out float32[n]", n: int32, rows: int32, same: int32}\n'
+        "parameters: {threads: [32, 64]}\ngrid: ceil_div(n, threads)\nblock: threads\n"
+    )
+    own = replace(context, experiment=load(tmp_path / "k.yaml"))
+    first, second = plan(own.experiment, expand(own.experiment).points, [cast("Toolchain", Compiler())], ["sm_90"])
+    (half,) = flow.emulation_task(own, replace(variant, planned=first)).halved
+    assert (half.name, half.ratio, half.problem["n"], half.problem["rows"]) == ("n", 2.0, 20, 1)
+    assert half.launches.steps[0].grid == (1, 1, 1)
+    assert flow.emulation_task(own, replace(variant, planned=second)).halved == ()
+
+
 TASK = EmulationTask(Launches(()), "gemm", {}, 0, {})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,16 @@ from lab.emulator.results import ExecutedCounts, LineCount, LoopCounts, MemoryCo
 from lab.operators.builtin import operator
 from lab.operators.declared.declaration import declare
 from lab.stages import emulate as stage
-from lab.stages.emulate import EmulationTask, ReferenceLaunch, alike, emulate, hottest, not_executed, unsupported
+from lab.stages.emulate import (
+    EmulationTask,
+    HalvedSize,
+    ReferenceLaunch,
+    alike,
+    emulate,
+    hottest,
+    not_executed,
+    unsupported,
+)
 from lab.templates.launches import Launch, Launches, Workspace
 
 PTX = """.version 8.0
@@ -224,3 +234,34 @@ def test_a_reference_of_the_wrong_shape_is_no_failure_of_a_variant(tmp_path):
     launches = Launches((Launch("k", (1, 1, 1), (32, 1, 1), 0, ARGUMENTS),))
     with pytest.raises(UserError, match=r"c?C has shape \[8\], its reference has shape \[16\]"):
         emulate(EmulationTask(launches, found.reference, {"m": 8}, 0, {}), PTX)
+
+
+def test_half_a_size_shows_how_instructions_grow(compared):
+    """One thread adds up, for each of m elements, all m: twice m is four times the instructions of the inner loop."""
+    body = """    setp.ne.u32 %p1, %r2, 0;
+    @%p1 bra $done;
+    mov.u32 %r3, 0;
+$rows:
+    mov.u32 %r4, 0;
+$row:
+    add.u32 %r4, %r4, 1;
+    setp.lt.u32 %p1, %r4, %r1;
+    @%p1 bra $row;
+    mul.wide.u32 %rd3, %r3, 4;
+    add.u64 %rd4, %rd2, %rd3;
+    st.global.f32 [%rd4], 0f00000000;
+    add.u32 %r3, %r3, 1;
+    setp.lt.u32 %p1, %r3, %r1;
+    @%p1 bra $rows;
+$done:
+"""
+    start, end = PTX.index("    setp.ge"), PTX.index("    ret;")
+    ptx = (PTX[:start] + body + PTX[end:]).replace("%r<3>", "%r<5>")
+    task = replace(compared, reference=replace(compared.reference, ptx=ptx, problem={"m": 32}), problem={"m": 32})
+    half = HalvedSize("m", 2.0, task.launches, {"m": 16})
+    missing = HalvedSize("gone", 2.0, replace(task.launches, steps=(replace(task.launches.steps[0], entry="no"),)), {})
+    # in loops: 7 a row and 3 an element, less the branches that are not taken: one a row, and the last
+    power = math.log2((32 * (3 * 32 + 7 - 1) - 1) / (16 * (3 * 16 + 7 - 1) - 1))
+    assert emulate(replace(task, halved=(half,)), ptx).growth == {"m": pytest.approx(power)}
+    assert emulate(replace(task, halved=(missing,)), ptx).growth == {}
+    assert emulate(task, ptx).growth == {}

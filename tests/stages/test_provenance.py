@@ -13,6 +13,7 @@ from lab.experiment.load import load
 from lab.experiment.space import expand
 from lab.experiment.variants import plan
 from lab.gpu.process.job import BaselineResult, JobResult
+from lab.hardware.calibration import Calibration, write
 from lab.measured.timing import GpuDescription
 from lab.stages.build import BuildFailure
 from lab.stages.provenance import baseline_files, conditions_of, files_of
@@ -99,6 +100,20 @@ def test_conditions_are_plain_and_name_what_decides(experiment):
 def test_what_is_not_done_is_no_condition(experiment):
     conditions = conditions_of(experiment, H200, emulated=False, measured=False)
     assert (conditions["GPU"], conditions["execution on the CPU"], conditions["search"]) == (None, False, None)
+
+
+def test_a_calibration_is_a_condition(experiment, tmp_path, monkeypatch):
+    def conditions():
+        return conditions_of(experiment, None, emulated=True, measured=True)
+
+    file, before = tmp_path / "calibration.yaml", conditions()
+    monkeypatch.setenv("LAB_CALIBRATION", str(file))
+    assert conditions() == before
+    made = Calibration(date="d", driver="1", lab="2", arch="sm_90", clock_mhz=1980, constants={})
+    write(file, "NVIDIA H200", made)
+    assert set(conditions()) - set(before) == {"calibrations"}
+    write(file, "NVIDIA A100", made)
+    assert conditions()["calibrations"] != before.get("calibrations")
 
 
 def test_an_operator_of_the_users_own_counts_by_its_content(experiment, tmp_path):

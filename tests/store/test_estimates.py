@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from lab.emulator.results import ExecutedCounts
+from lab.isa.model import InstructionClass
 from lab.predict.schedulers.estimate import Estimate
 from lab.store.estimates import COUNTS, SCHEDULERS, SWEEP_ERROR, TimeEstimate, cannot_tell, estimates
-from lab.store.model import Status
+from lab.store.model import EmulationRecord, Status
 from lab.store.scores import scores
 
 
@@ -55,3 +57,16 @@ def test_times_closer_than_they_err_against_each_other_are_not_told_apart():
     assert not cannot_tell([timed(1.0), timed(close), timed(apart)])
     assert not cannot_tell([timed(1.0)])
     assert not cannot_tell([timed(1.0, SCHEDULERS), timed(close, SCHEDULERS)])
+
+
+@pytest.mark.parametrize(("flops", "origin"), [(2 * 320, SCHEDULERS), (4 * 320, COUNTS)])
+def test_operations_that_are_no_fma_are_left_to_counted_work(records, flops, origin):
+    """The schedulers' model knows the work by its fma: 320 of all threads are 640 operations."""
+    executed = ExecutedCounts(10, 320, {}, {InstructionClass.FMA: 320}, {}, {}, {})
+    done = EmulationRecord({}, (), executed=executed, flops=flops)
+    made = [with_estimate(replace(record, emulation=done)) for record in records]
+    counted = scores(made)
+    assert {variant for variant, one in estimates(made).items() if one.origin == SCHEDULERS} == (
+        {one.variant for one in made} if origin == SCHEDULERS else set()
+    )
+    assert origin == SCHEDULERS or estimates(made).keys() == counted.keys()

@@ -149,7 +149,7 @@ def test_a_block_has_whole_warps(one):
         record, launch=LaunchRecord(LARGE, (40, 1, 1), 0), emulation=replace(record.emulation, launches=(small,))
     )
     (step,) = _steps(narrow)
-    assert _launch(narrow, step, 1.0, 0.0).warps_per_block == 2
+    assert _launch(narrow, step, 1.0, 1.0).warps_per_block == 2
 
 
 def test_loads_that_ptxas_merges_count_as_it_issues_them(one):
@@ -160,16 +160,3 @@ def test_loads_that_ptxas_merges_count_as_it_issues_them(one):
     assert expansion(ptx, sass) == pytest.approx(40 / 48)
     assert expansion(ptx, sass, InstructionClass.LD_SHARED) == pytest.approx(8 / 32)
     assert expansion(ptx, sass, InstructionClass.CONVERT) == 1
-
-
-def test_what_tiles_compute_beyond_the_small_problem_does_not_grow(one):
-    def made(name, fma):
-        executed = ExecutedCounts(fma, 32 * fma, {"fma": fma}, {"fma": 32 * fma}, {}, {}, {})
-        record = replace(one(name, executed=executed, looped=executed), merit=Merit.TFLOPS, flops=2**20)
-        return replace(record, emulation=replace(record.emulation, flops=2**8))
-
-    fits, exceeds = made("fits", 100), made("exceeds", 200)
-    found = scores_of_problem([fits, exceeds])
-    assert found["exceeds"].resources["issue slots"] == pytest.approx(found["fits"].resources["issue slots"])
-    # alone there is nothing to compare with
-    assert slots(exceeds) == pytest.approx(2 * found["fits"].resources["issue slots"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lab.base.warp import WARP_SIZE
 from lab.hardware.gpus import Gpu
-from lab.hardware.latencies import SmLatencies, latencies_of
+from lab.hardware.latencies import SmLatencies
 from lab.predict.schedulers.loop import MainLoop, Traffic, Unit
 from lab.predict.schedulers.simulate import SUB_PARTITIONS, simulate
 
@@ -135,12 +135,12 @@ def estimate(
         no fma or uses tensor cores, no block is resident, or the loop waits for an mbarrier without requesting bulk
         copies itself, so that a warp of its own copies in another loop.
     """
-    machine = latencies_of(gpu.architecture.arch)
+    machine = gpu.latencies
     path = loop.path(trips)
     fma = sum(slot.fma for slot in path)
     units = {slot.unit for slot in path}
     elsewhere = Unit.PHASE in units and Unit.BULK not in units
-    if machine is None or not blocks_per_sm or not fma or elsewhere or Unit.TENSOR in units:
+    if not machine.compared or not blocks_per_sm or not fma or elsewhere or Unit.TENSOR in units:
         return None
     found = {blocks: simulate(path, warps_per_block, blocks, machine, traffic) for blocks in _numbers(blocks_per_sm)}
     work = 2 * fma * WARP_SIZE * warps_per_block

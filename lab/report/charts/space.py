@@ -5,6 +5,7 @@ Each is left out where it has nothing to say: of one variant, or without its fig
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -37,6 +38,12 @@ from lab.store.model import RunRecord, VariantRecord
 
 FEWEST: Final = 2
 """Variants below which a space has nothing to show."""
+
+MOST_POINTS: Final = 1000
+"""Most variants of which a roofline draws each; of more, those that cannot be told apart there are one point."""
+
+CELLS: Final = 48
+"""Places along an axis of such a roofline between a value and its double: a point covers about as much."""
 
 MOST_LINES: Final = 300
 """Most lines across parallel axes; of more variants the best and the worst are drawn."""
@@ -110,7 +117,8 @@ def roofline_chart(records: Sequence[VariantRecord], response: Response) -> Char
         ]
         if len(rows) < FEWEST:
             continue
-        known, least = ([float(value) for row in rows if isinstance(value := row[name], int | float)] for name in "xy")
+        rows, note = _apart(rows)
+        known, least = ([_value(row, name) for row in rows] for name in "xy")
         ridge = peak * 1e3 / bandwidth
         low, high = min(*known, ridge) / 2, max(*known, ridge) * 2
         low = min(low, min(least) * 1e3 / bandwidth)  # the slope begins beside the lowest point
@@ -118,7 +126,7 @@ def roofline_chart(records: Sequence[VariantRecord], response: Response) -> Char
         slope = Trace(((low, low * bandwidth / 1e3), (ridge, peak)), f"DRAM {bandwidth:.0f} GB/s", style.BASELINE)
         drawing = Scatter(
             Data(rows),
-            Axis("x", f"{one.title} (FLOP/B, {one.kind})", Scale.LOG2),
+            Axis("x", f"{one.title} (FLOP/B, {one.kind}){note}", Scale.LOG2),
             Axis("y", response.axis, Scale.LOG2),
             style.MEASURED,
             traces=(slope, roof),
@@ -130,6 +138,23 @@ def roofline_chart(records: Sequence[VariantRecord], response: Response) -> Char
         )
         choices.append(Choice(one.label, drawing))
     return Chart("roofline", f"roofline: {response.kind} {response.title}", tuple(choices)) if choices else None
+
+
+def _apart(rows: list[Row]) -> tuple[list[Row], str]:
+    """Of too many points, which can be told apart on logarithmic axes, and what the chart says of that."""
+    if len(rows) <= MOST_POINTS:
+        return rows, ""
+    best: dict[tuple[int, int], Row] = {}
+    for row in sorted(rows, key=lambda row: -_value(row, "y")):
+        x, y = (round(CELLS * math.log2(_value(row, name))) for name in "xy")
+        best.setdefault((x, y), row)
+    kept = sorted(best.values(), key=lambda row: _value(row, "record"))
+    return kept, f"; {len(kept):,} points for {len(rows):,} variants"
+
+
+def _value(row: Row, name: str) -> float:
+    value = row[name]
+    return float(value) if isinstance(value, int | float) else math.nan
 
 
 def _bandwidth(records: Sequence[VariantRecord]) -> float | None:

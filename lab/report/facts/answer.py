@@ -16,6 +16,7 @@ from lab.report.facts.agreement import costliest
 from lab.report.facts.effects import factors, main_effects, observations
 from lab.report.facts.lead import lead
 from lab.store import figures
+from lab.store.constants import never_compared
 from lab.store.estimates import SWEEP_ERROR
 from lab.store.figures import Basis, Response, name_of, percent
 from lab.store.model import RunRecord, SearchRecord, Status, VariantRecord
@@ -158,8 +159,8 @@ def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Respons
         sentences.append(f"The ratio that matters is {ratio.name}, {ratio.why}.")
     if said := mapped(records):
         sentences.append(said)
-    if run.not_measured:
-        sentences.append(run.not_measured)
+    doubt = never_compared(best) if response.kind is Kind.PREDICTED else ""
+    sentences += filter(None, [doubt, run.not_measured])
     if run.search:
         sentences.append(searched(run.search, records))
     sentences.append(tally(run, records))

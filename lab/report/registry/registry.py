@@ -15,6 +15,7 @@ from lab.report.registry.execution import EXECUTION
 from lab.report.registry.getters import timed
 from lab.report.registry.headline import HEADLINE, IDENTITY
 from lab.store import figures
+from lab.store.constants import constants_of
 from lab.store.estimates import TimeEstimate, estimates
 from lab.store.figures import Basis, Response
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
@@ -225,6 +226,13 @@ def _estimated_times(records: Sequence[VariantRecord]) -> tuple[Column, ...]:
             Kind.PREDICTED,
             lambda r: costs.get(r.variant),
             about="shares of the schedulers' cycles, or what each resource alone would need; those overlap",
+        ),
+        Column(
+            "estimated_from",
+            "constants of the estimate",
+            Kind.PREDICTED,
+            lambda r: (constants_of(r) or None) if r.variant in found else None,
+            about="measured on such a GPU, calibrated by this user, or published and never compared with hardware",
         ),
     )
 

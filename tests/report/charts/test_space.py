@@ -12,7 +12,7 @@ from narrowing import as_
 
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.measured.timing import Merit
-from lab.report.charts import png, vega
+from lab.report.charts import png, space, vega
 from lab.report.charts.definition import Parallel, Relative, Scatter
 from lab.report.charts.space import (
     MOST_LINES,
@@ -52,6 +52,20 @@ def test_the_roof_meets_the_slope_and_points_have_their_own_intensity(analysed):
     least = as_(Scatter, chart.choices[1].drawing)
     one = records[0]
     assert {row["x"] for row in least.data.rows} == {round(one.flops / one.bytes_moved, 4)}
+
+
+def test_points_that_cannot_be_told_apart_are_one_and_the_chart_says_so(analysed, monkeypatch):
+    a = analysed("sweep")
+    records = [executed(r, 64 * (i + 1), 32) for i, r in enumerate([a.records[0]] * 3 + [a.records[1]])]
+    records[1] = replace(records[1], emulation=records[0].emulation)
+    monkeypatch.setattr(space, "MOST_POINTS", 3)
+    drawing = as_(Scatter, roofline_chart(records, a.response).choices[0].drawing)
+    assert [row["x"] for row in drawing.data.rows] == [4, 12, 16]
+    assert drawing.x.title.endswith("; 3 points for 4 variants")
+    monkeypatch.setattr(space, "MOST_POINTS", 4)
+    drawing = as_(Scatter, roofline_chart(records, a.response).choices[0].drawing)
+    assert len(drawing.data.rows) == 4
+    assert "points for" not in drawing.x.title
 
 
 def test_tensor_cores_bytes_and_unknown_gpus_have_no_roofline(analysed):

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lab.measured.timing import Merit
+from lab.store.growth import Growth, counted, declared, works
+from lab.store.model import EmulationRecord
+
+
+@pytest.fixture
+def rows(make):
+    """8 times the queries and 32 times the keys of what was executed; queries alone make up the bytes: 8 times."""
+
+    def made(growth, *, name="v", merit=Merit.BANDWIDTH):
+        record = make("no_gpu").records()[0]
+        done = EmulationRecord({"queries": 64, "keys": 40}, (), bytes_needed=1000, flops=10, growth=growth)
+        return replace(
+            record, variant=name, problem={"queries": 512, "keys": 1280, "causal": True}, emulation=done,
+            bytes_moved=8000, flops=50, merit=merit,
+        )  # fmt: skip
+
+    return made
+
+
+def test_each_size_multiplies_the_work_by_its_whole_power(rows):
+    once, squared = rows({"queries": 1.0, "keys": 1.04}), rows({"queries": 0.98, "keys": 1.99})
+    assert counted([once]) == Growth(8 * 32, 8 * 32)
+    assert counted([squared]) == Growth(8 * 32**2, 8 * 32**2)
+    assert works([once]) == {"v": Growth(256, 256)}
+
+
+def test_bytes_decide_where_instructions_grow_no_faster(rows):
+    assert works([rows({"queries": 1.0, "keys": 0.0})]) == {"v": Growth(8, 8)}
+    assert works([rows({"queries": 0.0, "keys": 0.0})]) == {"v": Growth(8, 8)}
+
+
+def test_growth_that_is_not_regular_widens_the_interval_alone(rows):
+    (found,) = works([rows({"queries": 1.0, "keys": 0.5})]).values()
+    assert found.likely == 8
+    assert found.most == pytest.approx(8 * 32**0.5)
+
+
+def test_variants_share_what_one_of_them_showed(rows):
+    shown, other = rows({"queries": 1.0, "keys": 1.0}, name="a"), rows({}, name="b")
+    assert {name: one.likely for name, one in works([other, shown]).items()} == {"a": 256, "b": 256}
+    assert counted([other]) is None
+    assert works([other]) == {"b": Growth(8, 8)}
+
+
+def test_a_size_that_could_not_be_halved_leaves_it_to_bytes(rows):
+    assert works([rows({"queries": 1.0})]) == {"v": Growth(8, 8)}
+
+
+def test_declared_operations_decide_where_throughput_counts_them(rows):
+    operations = rows({"queries": 1.0, "keys": 1.0}, merit=Merit.TFLOPS)
+    assert counted([operations]) is None
+    assert declared(operations) == 5
+    assert works([operations]) == {"v": Growth(5, 5)}
