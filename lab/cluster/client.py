@@ -1,7 +1,8 @@
 """The client's side of a cluster: pieces of work go to Dask's scheduler, and their answers come back.
 
 Dask decides where a piece runs and repeats it where a worker is lost. This module knows what Dask does not: a host that
-lacks a part gets it, a host whose disk is full is avoided, and a worker with another lab ends the run with a sentence.
+lacks a part gets it, a host without the run's compiler or with a full disk is avoided, and a worker with another lab
+ends the run with a sentence.
 The scheduler holds a letter for as long as its piece is under way; large parts pass through it and do not stay.
 """
 
@@ -21,12 +22,12 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from lab.base.errors import ClusterError
+from lab.base.errors import ClusterError, MissingToolError
 from lab.base.executor import WorkerLostError
 from lab.cluster import letters, remote
 from lab.cluster.identity import difference, identity
 from lab.cluster.letters import Content, Letter
-from lab.cluster.remote import WorkerAnswer
+from lab.cluster.remote import Lack, WorkerAnswer
 
 if TYPE_CHECKING:
     from distributed.client import Future as DaskFuture
@@ -96,7 +97,7 @@ class _Piece:
         resource: What it takes of a worker: `CPU`, or a card's id.
         promised: What the caller waits for.
         asked: Times that a host lacked parts.
-        full: Hosts whose disk is full.
+        avoided: Hosts that lack something for it: a compiler, or room on the disk.
         future: Dask's future of the present attempt.
     """
 
@@ -107,7 +108,7 @@ class _Piece:
     resource: str
     promised: Future[Any] = field(default_factory=Future)
     asked: int = 0
-    full: set[str] = field(default_factory=set)
+    avoided: set[str] = field(default_factory=set)
     future: DaskFuture[Any] | None = None
 
 
@@ -218,7 +219,7 @@ class Cluster:
         promised.set_running_or_notify_cancel()
         try:
             letter, parts = letters.write(value)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
+        except (pickle.PicklingError, AttributeError, TypeError, MissingToolError) as error:
             promised.set_exception(error)
             return promised
         piece = _Piece(function, letter, parts, rest, resource, promised)
@@ -280,8 +281,8 @@ class Cluster:
             )
             ended: WorkerAnswer | BaseException = await future
         except Exception as error:  # noqa: BLE001 - Dask raises many
-            failed = piece.future is not None and piece.future.status == "error"
-            ended = _loss(error) if failed else self._lost()
+            broken = piece.future is not None and piece.future.status == "error"
+            ended = _loss(error) if broken else self._lost()
         piece.future = None  # the scheduler forgets the piece
         self._ended.put((piece, ended))
 
@@ -304,12 +305,7 @@ class Cluster:
             raise ClusterError(difference(identity(), answer.refused, f"on {answer.host}"))
         if answer.missing:
             self._supply(piece, answer)
-        elif (
-            answer.disk
-            and piece.resource == CPU
-            and len(piece.full) < _MOST_FULL
-            and self._elsewhere(piece, answer.host)
-        ):
+        elif answer.lacks is not None and piece.resource == CPU and self._elsewhere(piece, answer):
             pass
         elif answer.error is not None:
             text, trace = answer.error
@@ -330,10 +326,12 @@ class Cluster:
                 self._client.run(remote.keep, lacking, workers=there[:1], on_error="ignore")
         self._send(piece, there)
 
-    def _elsewhere(self, piece: _Piece, host: str) -> bool:
-        """Try a piece on a host whose disk is not full, if there is one."""
-        piece.full.add(host)
-        left = [one.address for one in self.members() if one.cpus and self.host(one.address) not in piece.full]
+    def _elsewhere(self, piece: _Piece, answer: WorkerAnswer) -> bool:
+        """Try a piece on a host that may have what this one lacks, if there is one."""
+        piece.avoided.add(answer.host)
+        if answer.lacks is Lack.DISK and len(piece.avoided) > _MOST_FULL:
+            return False
+        left = [one.address for one in self.members() if one.cpus and self.host(one.address) not in piece.avoided]
         if left:
             self._send(piece, left, only=True)
         return bool(left)

@@ -1,7 +1,8 @@
 """Values on their way between hosts: a small letter, and the large texts and images in it by their hashes.
 
 A letter is what the scheduler sees. Sources, PTX and cubins are left out of it; `lab.cluster.contents` keeps them on
-each host, so that each travels there once.
+each host, so that each travels there once. A toolchain travels by its name and version, since its path is another one
+on each host.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import io
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+from lab.toolchain.elsewhere import KINDS, ToolchainName, found_here, named
 
 LARGE = 4096
 """Length from which a text or bytes travel by hash: shorter ones are sent sooner than they are asked for."""
@@ -59,6 +62,7 @@ def write(value: object) -> tuple[Letter, dict[str, Content]]:
 
     Raises:
         pickle.PicklingError, AttributeError, TypeError: The value cannot be pickled.
+        MissingToolError: It holds a toolchain, and there is no nvdisasm here.
     """
     target = io.BytesIO()
     writer = _Writer(target)
@@ -75,18 +79,21 @@ def read(letter: Letter, part: Callable[[str], Content] | Mapping[str, Content])
 
     Raises:
         KeyError: A part is not there.
+        MissingToolError: This host lacks a toolchain.
     """
     return _Reader(io.BytesIO(letter.text), part.__getitem__ if isinstance(part, Mapping) else part).load()
 
 
 class _Writer(pickle.Pickler):
-    """Leaves large parts out of a pickle."""
+    """Leaves large parts and toolchains out of a pickle."""
 
     def __init__(self, target: io.BytesIO) -> None:
         super().__init__(target, pickle.HIGHEST_PROTOCOL)
         self.parts: dict[str, Content] = {}
 
-    def persistent_id(self, value: object) -> str | None:
+    def persistent_id(self, value: object) -> str | ToolchainName | None:
+        if type(value) in KINDS:
+            return named(value)  # type: ignore[arg-type]  # it is one of them
         if type(value) not in {bytes, str} or len(value) < LARGE:  # type: ignore[arg-type]  # both have a length
             return None
         name = hash_of(value)  # type: ignore[arg-type]  # it is one of the two
@@ -95,14 +102,14 @@ class _Writer(pickle.Pickler):
 
 
 class _Reader(pickle.Unpickler):
-    """Puts large parts back."""
+    """Puts large parts back, and this host's toolchains in the place of others."""
 
     def __init__(self, source: io.BytesIO, part: Callable[[str], Content]) -> None:
         super().__init__(source)
         self._part = part
 
-    def persistent_load(self, name: str) -> Content:
-        return self._part(name)
+    def persistent_load(self, name: str | ToolchainName) -> object:
+        return found_here(name) if isinstance(name, ToolchainName) else self._part(name)
 
 
 def _text_hash(text: str) -> str:

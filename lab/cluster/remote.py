@@ -14,7 +14,8 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 from lab.base import workers
@@ -42,6 +43,13 @@ _IDLE_S = 60.0
 """Seconds after which a session gives way to another client's: its own may have been killed."""
 
 
+class Lack(Enum):
+    """What a host can lack for a piece of work."""
+
+    DISK = "room on its disk"
+    TOOLCHAIN = "the compiler"
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerAnswer:
     """What a worker answers; exactly one of the first four is set.
@@ -52,7 +60,7 @@ class WorkerAnswer:
         missing: Names of parts that this host lacks.
         refused: Identity of the worker, where it is not the client's.
         host: Name of the worker's host.
-        disk: The error is one of this host's disk.
+        lacks: What this host lacks and another one may have, where the error is its own; empty where it is the work's.
     """
 
     value: bytes | None = None
@@ -60,7 +68,7 @@ class WorkerAnswer:
     missing: tuple[str, ...] = ()
     refused: Identity | None = None
     host: str = ""
-    disk: bool = False
+    lacks: Lack | None = None
 
 
 @dataclass(slots=True)
@@ -179,6 +187,8 @@ def _answered(
         held: Any = letters.read(letter, lambda name: parts[name] if name in parts else here.contents.part(name))
     except KeyError as error:  # it was pruned or altered in this moment
         return WorkerAnswer(missing=(str(error.args[0]),), host=host())
+    except MissingToolError as error:
+        return replace(_failure(MissingToolError(f"{host()} cannot take part: {error}")), lacks=Lack.TOOLCHAIN)
     try:
         result = call(*held)
         value = pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
@@ -190,13 +200,13 @@ def _answered(
 
 def _failure(error: Exception) -> WorkerAnswer:
     trace = "".join(traceback.format_exception(error))
-    disk = isinstance(error, OSError) and error.errno in DISK_ERRORS
+    lacks = Lack.DISK if isinstance(error, OSError) and error.errno in DISK_ERRORS else None
     try:
         text = pickle.dumps(error)
         pickle.loads(text)  # noqa: S301 - some errors can be written and not read
     except Exception:  # noqa: BLE001 - whatever its class does
         text = pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
-    return WorkerAnswer(error=(text, trace), host=host(), disk=disk)
+    return WorkerAnswer(error=(text, trace), host=host(), lacks=lacks)
 
 
 def _remember(result: object) -> None:

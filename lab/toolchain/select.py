@@ -72,7 +72,7 @@ def toolchain(name: str) -> Toolchain:
     if found is None:
         other = _find(base, "") if wanted else None
         here = f"{name.strip()} is not on this machine, which has {_versions(base, other)}" if other else ""
-        raise MissingToolError(f"{here or f'the toolchain {base} is not on this machine'}; {_advice(base, wanted)}")
+        raise MissingToolError(f"{here or f'the toolchain {base} is not on this machine'}; {advice(base, wanted)}")
     return found
 
 
@@ -174,8 +174,8 @@ def _versions(name: str, one: Toolchain) -> str:
     return ", ".join(dict.fromkeys(versions or [one.version]))
 
 
-def _advice(name: str, version: str) -> str:
-    """Return how to install a toolchain, in the wanted version if there is one."""
+def advice(name: str, version: str) -> str:
+    """Return how to install a toolchain, in the wanted version if that is not empty."""
     if name == "pycuda-nvcc":
         return (
             f"it needs nvcc and PyCUDA on a machine with a driver: {nvcc.INSTALL} && python -m pip install -e '.[gpu]'"

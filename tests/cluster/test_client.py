@@ -77,10 +77,11 @@ def test_a_lost_scheduler_ends_the_run_with_a_sentence() -> None:
         ask(PlayedClient(TWO, lambda *_: ("cancelled", None)), len, ("",))
 
 
-def test_a_full_disk_sends_work_to_other_hosts() -> None:
+@pytest.mark.parametrize("lacks", remote.Lack)
+def test_a_full_disk_or_a_missing_compiler_sends_work_to_other_hosts(lacks) -> None:
     def play(function, args, options):
         answer = function(*args)
-        return "finished", answer if "workers" in options else WorkerAnswer(error=(b"", ""), disk=True, host="a")
+        return "finished", answer if "workers" in options else WorkerAnswer(error=(b"", ""), lacks=lacks, host="a")
 
     client = PlayedClient(TWO, play)
     client.answers["introduce"] = lambda address: (identity(), address[6])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from lab.cluster import letters
+from lab.toolchain.nvrtc.compiler import find_nvrtcs
 
 
 def test_large_parts_are_left_out_and_put_back() -> None:
@@ -37,3 +41,11 @@ def test_a_part_that_is_not_there_is_named() -> None:
 def test_what_cannot_be_pickled_is_refused() -> None:
     with pytest.raises((AttributeError, TypeError)):
         letters.write(lambda: None)
+
+
+def test_a_toolchain_travels_without_its_path() -> None:
+    (here, *_) = find_nvrtcs()
+    theirs = replace(here, library=Path("/theirs/libnvrtc.so"))
+    letter, _ = letters.write([theirs, theirs])
+    assert b"theirs" not in letter.text
+    assert letters.read(letter, {}) == [here, here]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import operator
 import pickle
+from dataclasses import replace
 
 import pytest
 from fake_device import FakeDevice
 
+from lab.base.errors import MissingToolError
 from lab.base.executor import WorkerLostError
 from lab.cluster import letters, remote
 from lab.cluster.contents import Contents
 from lab.cluster.identity import identity
+from lab.toolchain.nvrtc.compiler import find_nvrtcs
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +55,7 @@ def test_a_host_that_lacks_a_part_says_so_and_takes_it(monkeypatch) -> None:
 
 def test_another_lab_gets_no_work() -> None:
     letter, parts = letters.write((len, ("s",)))
-    other = dataclasses.replace(identity(), code="0")
+    other = replace(identity(), code="0")
     assert remote.work(other, letter, parts, 1.0).refused == identity()
 
 
@@ -79,7 +81,18 @@ def test_an_error_comes_back_with_where_it_was_raised(monkeypatch) -> None:
 def test_a_full_disk_is_the_hosts_error(number, disk, monkeypatch) -> None:
     direct(monkeypatch)
     letter, parts = letters.write((refuses, (number,)))
-    assert remote.work(identity(), letter, parts, 1.0).disk is disk
+    assert (remote.work(identity(), letter, parts, 1.0).lacks is remote.Lack.DISK) is disk
+
+
+def test_a_host_without_the_compiler_says_which_it_has() -> None:
+    (here, *_) = find_nvrtcs()
+    letter, parts = letters.write((len, ([replace(here, version="1.2.3")],)))
+    answer = remote.work(identity(), letter, parts, 1.0)
+    assert answer.lacks is remote.Lack.TOOLCHAIN
+    assert answer.error is not None
+    error = pickle.loads(answer.error[0])  # noqa: S301 - our own
+    assert isinstance(error, MissingToolError)
+    assert str(error).startswith(f"{remote.host()} cannot take part: it lacks nvrtc 1.2.3")
 
 
 def test_each_client_has_a_session_and_idle_ones_of_others_end(here) -> None:
