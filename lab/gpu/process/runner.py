@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 
-from lab.base.errors import MissingToolError
+from lab.base.errors import LabError
 from lab.gpu.device.backend import Backend, Enqueue, RefusedError
 from lab.gpu.process.checking import Checker, ProblemData
 from lab.gpu.process.job import Job, JobResult, JobStage, Policy
@@ -16,7 +16,6 @@ from lab.gpu.process.signs import SignsOfLife
 from lab.gpu.timing.measure import CardHistory, Contender, measure
 from lab.gpu.timing.survey import Survey, Surveyor, SurveyPoint
 from lab.operators.builtin import operator
-from lab.operators.checked import OperatorFault
 
 
 class JobRunner:
@@ -56,7 +55,7 @@ class JobRunner:
             return Reply(self._run(job, policy, data), usable=True)
         except RefusedError as error:
             return Reply(result.failed(JobStage.LAUNCH, str(error)), usable=True)
-        except OperatorFault as error:
+        except LabError as error:  # the user's operator or reference: the device has no part in it
             return Reply(result.failed(JobStage.PREPARE, str(error)), usable=True)
         except Exception as error:  # noqa: BLE001 - one job's fault must not end the sweep
             stage = JobStage.LAUNCH if isinstance(error, self._backend.errors) else JobStage.CRASH
@@ -134,8 +133,8 @@ class JobRunner:
 
 
 def in_words(error: BaseException) -> str:
-    """Describe an error by its type and text; a missing tool and the user's operator say enough."""
-    if isinstance(error, MissingToolError | OperatorFault):
+    """Describe an error by its type and text; what is meant for users says enough."""
+    if isinstance(error, LabError):
         return str(error)
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

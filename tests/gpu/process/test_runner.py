@@ -9,6 +9,7 @@ import pytest
 from fake_device import FakeDevice
 from gpu_jobs import QUIET, failure_of, job
 
+from lab.base.errors import UserError
 from lab.gpu.process.job import JobStage, Policy
 from lab.gpu.process.runner import JobRunner, cuda_words, in_words
 from lab.gpu.timing.cache import Flush
@@ -72,6 +73,20 @@ def test_an_operator_whose_reference_is_wrong_is_this_jobs_failure_and_costs_no_
     assert answer.usable
     assert answer.result.failure.stage is JobStage.PREPARE
     assert "Double.reference returned nothing" in answer.result.failure.reason
+
+
+def test_a_reference_that_takes_too_much_memory_is_told_without_a_traceback(runner, monkeypatch, capsys):
+    def expected(_):
+        raise UserError(
+            "a result of 16 x 8192 x 8192 elements", key="reference.d", accepted="at most 268435456 elements"
+        )
+
+    monkeypatch.setattr("lab.gpu.process.checking.ProblemData.expected", expected)
+    answer = runner.answer(job(), QUIET)
+    assert answer.usable
+    assert answer.result.failure.stage is JobStage.PREPARE
+    assert answer.result.failure.reason.startswith("a result of 16 x 8192 x 8192 elements")
+    assert "Traceback" not in "".join(capsys.readouterr())
 
 
 def test_arrays_that_do_not_fit_are_this_jobs_failure(device, monkeypatch):
