@@ -44,6 +44,9 @@ from lab.cluster.remote import WorkerAnswer
 from lab.runs.schedule import SerialLane, run_lanes
 
 TIMING_S = 0.090
+_MOST_READY = 200
+"""Variants that may wait for a card before building pauses, as in a sweep."""
+
 REPORT = Path(__file__).parents[1] / "reports" / "h200" / "gemm_unroll" / "records.csv.xz"
 
 
@@ -101,12 +104,14 @@ def work(cluster: Cluster, variants: int, cards: int, build_s: float, others: Ma
     def built(number: int, future: Future[Any]) -> None:
         future.result()
         timings.put(number, urgency=0.0, position=number, group=0)  # of one problem
+        feed()
 
     def measure(number: int, place: str) -> Future[Any]:
         return cluster.submit(sleep_there, (TIMING_S, number), resource=place)
 
     def measured(_: int, future: Future[Any]) -> None:
         future.result()
+        feed()
         count = next(done)
         if count % step == 0:
             used = {name: processor_seconds(pid) - spent[name] for name, pid in processes.items()}
@@ -119,8 +124,14 @@ def work(cluster: Cluster, variants: int, cards: int, build_s: float, others: Ma
 
     timings = SerialLane(measure, measured, places=lambda: tuple(f"card-{n}" for n in range(cards)), ordered=False)
     builds = SerialLane(build, built, places=lambda: ("cores",), ordered=False, ahead=2 * cores)
-    for number in range(variants):
-        builds.put(number, urgency=0.0, position=number, group=0)
+    left = iter(range(variants))
+
+    def feed() -> None:
+        """Let builds begin as `lab.runs.sweep` does: while few of them, and few timings, wait."""
+        while builds.waiting < cores and timings.waiting < _MOST_READY and (number := next(left, None)) is not None:
+            builds.put(number, urgency=0.0, position=number, group=0)
+
+    feed()
     run_lanes((builds, timings))
     return time.monotonic() - began
 

@@ -112,6 +112,9 @@ def with_lab(file: Path, folder: Path) -> tuple[int, float]:
         f"last record {clock.last - clock.begun:.1f} s, report {total:.1f} s after the start; {each:.4f} s a variant; "
         f"timed launches {gpu:.2f} s; compilers' wall time {compile_s:.1f} s on {os.cpu_count()} cores"
     )
+    for record in outcome.records:
+        if not record.measurement:
+            print(f"not measured: {record.label}: {record.status} {record.reason}")
     return len(done), each
 
 
