@@ -34,7 +34,7 @@ class ListingError(LabError):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ListingsRead:
     """What was read; see `lab.stages.build.Built`."""
 
     ptx: dict[str, KernelMix]
@@ -44,7 +44,7 @@ class Reading:
     signatures: dict[str, tuple[EntryParameter, ...]]
 
 
-def read_listings(build: Build, disassembly: Disassembly, entries: tuple[str, ...]) -> Reading:
+def read_listings(build: Build, disassembly: Disassembly, entries: tuple[str, ...]) -> ListingsRead:
     """Read the listings of a build, or take what is known of them from the user's cache.
 
     Args:
@@ -78,11 +78,11 @@ def key_of(build: Build, disassembly: Disassembly, entries: tuple[str, ...]) -> 
 
 
 @functools.cache
-def _adapter() -> TypeAdapter[Reading]:
-    return TypeAdapter(Reading)
+def _adapter() -> TypeAdapter[ListingsRead]:
+    return TypeAdapter(ListingsRead)
 
 
-def _read(fields: dict[str, object] | None) -> Reading | None:
+def _read(fields: dict[str, object] | None) -> ListingsRead | None:
     """A reading from what the cache keeps; None where there is nothing, or of another shape."""
     try:
         return None if fields is None else _adapter().validate_python(fields)
@@ -90,13 +90,13 @@ def _read(fields: dict[str, object] | None) -> Reading | None:
         return None
 
 
-def _reading(build: Build, disassembly: Disassembly, entries: tuple[str, ...]) -> Reading:
+def _reading(build: Build, disassembly: Disassembly, entries: tuple[str, ...]) -> ListingsRead:
     ptx = read_ptx(build.ptx, "kernel.ptx")
     sass = read_sass(disassembly.text, disassembly.lines, "kernel.sass")
     if missing := _missing_entries(entries, (ptx, sass)):
         raise ListingError(missing)
     mixes = _mixes(sass, entries)
-    return Reading(
+    return ListingsRead(
         ptx=_mixes(ptx, entries),
         sass=mixes,
         sass_sha256=_code_hash(sass, entries),
