@@ -148,6 +148,8 @@ def run(
     """
     observer, services = observer or SilentObserver(), services or Services()
     services.prepare()
+    if options.measure and services.starts_ahead:
+        ahead.prepare()
     asked = _read(file, options, services)
     with ExitStack() as stack:
         store = stack.enter_context(Store(options.output or Path("reports") / asked.experiment.name, create=True))
