@@ -253,12 +253,14 @@ def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
         gpu_for(experiment.gpu)  # a GPU that is not in the table is reported before anything is built
     in_use()  # and so is a calibration that cannot be read
     strategy = experiment.search if experiment.search and experiment.search.strategy != "random" else None
-    searching = _searching(experiment, strategy) if strategy else None
-    expansion = None if searching else expand(experiment, max_variants=options.max_variants)
-    tools = toolchains(experiment)
-    cards, not_measured = services.find_cards(
-        measure=options.measure, every=bool(options.cluster), model=options.gpu_model
-    )
+    with ThreadPoolExecutor(1) as beside:  # a driver takes a moment to start, and so does a compiler
+        looking = beside.submit(
+            services.find_cards, measure=options.measure, every=bool(options.cluster), model=options.gpu_model
+        )
+        searching = _searching(experiment, strategy) if strategy else None
+        expansion = None if searching else expand(experiment, max_variants=options.max_variants)
+        tools = toolchains(experiment)
+        cards, not_measured = looking.result()
     gpu = cards[0].description if cards else None
     named = (describe.resolve(arch, gpu, key="archs", write=_NO_NATIVE) for arch in experiment.archs)
     archs = tuple(dict.fromkeys(named))
