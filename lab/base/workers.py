@@ -25,7 +25,7 @@ _IMPORT_VARIABLES = ("PYTHONSAFEPATH", "PYTHONPATH")
 _HANDING_DOWN = threading.RLock()
 
 
-_BUILDERS: Final = ("lab.cli.main", "lab.stages.build", "lab.stages.executed")
+_BUILDERS: Final = ("lab.cli.main", "lab.stages.build", "lab.stages.executed", "networkx")
 """What nearly every worker needs: to build and to execute variants."""
 
 _served: Sequence[str] = _BUILDERS

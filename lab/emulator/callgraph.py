@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import networkx as nx
-
 from lab.emulator import operands
 from lab.emulator.errors import UnsupportedInstruction, text_of
 from lab.isa.model import Function, Instruction, Module
@@ -74,6 +72,8 @@ class CallGraph:
         Raises:
             UnsupportedInstruction: a function is called that is neither defined nor provided.
         """
+        import networkx as nx  # noqa: PLC0415 - it takes a tenth of a second, and few processes read code
+
         self._module = module
         self._by_name = {function.name: function for function in module.functions}
         self._places = {function.name: i for i, function in enumerate(module.functions)}
@@ -152,6 +152,8 @@ class CallGraph:
 
     def _ordered(self) -> list[Function]:
         """Return the functions, the kernel first, and callees after their callers where that can be."""
+        import networkx as nx  # noqa: PLC0415 - it takes a tenth of a second, and few processes read code
+
         reached = [self._kernel.name, *nx.descendants(self._edges, self._kernel.name)]
         loose = [name for name in sorted(self._taken) if name not in set(reached)]
         reached += loose
@@ -166,6 +168,8 @@ class CallGraph:
         return [self._by_name[name] for name in (self._kernel.name, *rest)]
 
     def _cycles(self) -> list[int]:
+        import networkx as nx  # noqa: PLC0415 - it takes a tenth of a second, and few processes read code
+
         numbers = {function.name: -1 for function in self.functions}
         for i, component in enumerate(nx.strongly_connected_components(self._edges)):
             first = next(iter(component))

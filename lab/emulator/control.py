@@ -9,10 +9,12 @@ that have parted wait for each other where their paths meet.
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import networkx as nx
+from typing import TYPE_CHECKING
 
 from lab.isa.model import Function, Instruction
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 BARRIERS = ("bar", "barrier")
 
@@ -107,6 +109,8 @@ def split(function: Function, number: int, first_block: int, offset: int) -> lis
 
 def weak_topological_order(graph: nx.DiGraph, entry: int) -> list[int]:
     """Return the nodes that can be reached, ordered so that loops are contiguous and precede what follows them."""
+    import networkx as nx  # noqa: PLC0415 - it takes a tenth of a second, and few processes read code
+
     reached = graph.subgraph(nx.descendants(graph, entry) | {entry})
     order: list[int] = []
     _append_component(nx.DiGraph(reached), entry, order)
@@ -114,6 +118,8 @@ def weak_topological_order(graph: nx.DiGraph, entry: int) -> list[int]:
 
 
 def _append_component(graph: nx.DiGraph, head: int, order: list[int]) -> None:
+    import networkx as nx  # noqa: PLC0415 - it takes a tenth of a second, and few processes read code
+
     condensed = nx.condensation(graph)
     # Ties by address, so that code runs in listing order where the graph leaves it open.
     lowest = {node: min(data["members"]) for node, data in condensed.nodes(data=True)}

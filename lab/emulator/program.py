@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-import networkx as nx
-
 from lab.base.errors import UserError, did_you_mean
 from lab.emulator import operands
 from lab.emulator.callgraph import CallGraph
@@ -254,6 +252,8 @@ class Program:
     @cached_property
     def priority(self) -> list[int]:
         """Rank of each block in its function's weak topological order; blocks that are never reached come last."""
+        import networkx as nx  # noqa: PLC0415 - it takes a tenth of a second, and few processes read code
+
         ranks = [len(self.blocks)] * len(self.blocks)
         for number, entry in enumerate(self.entries):
             if not self.functions[number].instructions:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-
-import networkx as nx
+from typing import TYPE_CHECKING
 
 from lab.isa.model import Function, Instruction
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 ROOT = -1
 """A node before the entry. It also leads to code that is only reached by a call or an unresolved indirect branch."""
@@ -49,6 +51,8 @@ def control_flow(function: Function) -> ControlFlow:
     code that the entry does not reach (subroutines behind a kernel in SASS, targets of an unresolved `BRX`), so that it
     reaches every block.
     """
+    import networkx as nx  # noqa: PLC0415 - it takes a tenth of a second, and few processes read code
+
     instructions = function.instructions
     blocks = _blocks(instructions)
     graph = nx.DiGraph()

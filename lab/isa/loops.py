@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Final
-
-import networkx as nx
+from typing import TYPE_CHECKING, Final
 
 from lab.isa.cfg import ROOT, ControlFlow
 from lab.isa.model import Function, Instruction, InstructionClass
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class Loop:
 
 def immediate_dominators(flow: ControlFlow) -> dict[int, int]:
     """Return every block's immediate dominator; that of `ROOT` is `ROOT`."""
+    import networkx as nx  # noqa: PLC0415 - it takes a tenth of a second, and few processes read code
+
     dominators: dict[int, int | None] = nx.immediate_dominators(flow.graph, ROOT)
     # networkx returned the start node as its own dominator up to 3.5, and returns None since.
     return {block: ROOT if dominator is None else dominator for block, dominator in dominators.items()} | {ROOT: ROOT}

@@ -9,7 +9,7 @@ from lab.base import workers
 from lab.runs.ahead import PAINTERS
 
 
-def test_a_painter_imports_nothing_of_what_makes_the_page():
+def test_a_painter_imports_nothing_of_what_makes_the_page_or_reads_code():
     code = (
         f"import sys, {', '.join(PAINTERS)}; print([n for n in ('altair', 'jsonschema', 'jinja2') if n in sys.modules])"
     )
