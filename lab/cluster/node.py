@@ -87,7 +87,8 @@ async def _schedule(way: Way, tell: Tell) -> None:
         ):
             tell(f"the scheduler listens at {scheduler.address}")
             if shown:
-                tell(f"the dashboard is at http://{DASHBOARD}/status, on this host alone")
+                place = f"{DASHBOARD.split(':')[0]}:{scheduler.http_server.port}"  # another one where that is taken
+                tell(f"the dashboard is at http://{place}/status, on this host alone")
             await ended.wait()
 
 
