@@ -21,6 +21,8 @@ from lab.toolchain.symbols import check_expressions, unresolved
 INSTALL = "python -m pip install nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cuda-crt"
 FIRST_WITHOUT_SUFFIX = 13
 """CUDA 13 dropped the major version from its wheels' names."""
+FIRST_WITH_CACHE = (12, 9)
+"""Since this version NVRTC has a cache of its own and `--no-cache`; 12.8 refuses the option."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class Nvrtc:
             f"--gpu-architecture={request.arch}",
             "--generate-line-info",
             "--ptxas-options=-v",
+            *_without_cache(self.version),
             *accepted(request.options, NVRTC),
         )
         own = dict(request.included)
@@ -116,6 +119,16 @@ class Nvrtc:
         if self.header_folder is not None or "could not open source file" not in log:
             return ""
         return f" (there are no CUDA headers for NVRTC {self.version} here: {install(self.version)})"
+
+
+def _without_cache(version: str) -> tuple[str, ...]:
+    """Return the option that makes this version compile anew every time.
+
+    Where there is a driver, NVRTC answers from its cache what any process of the user compiled before, and leaves out
+    what ptxas reported: spills and warnings. lab has a cache of its own, which keeps the log.
+    """
+    numbers = tuple(int(part) for part in version.split(".")[:2])
+    return ("--no-cache",) if numbers >= FIRST_WITH_CACHE else ()
 
 
 def _host_code(log: str) -> str:

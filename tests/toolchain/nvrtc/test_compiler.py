@@ -40,7 +40,7 @@ def test_a_kernel(compiler):
     assert build.ptx.endswith("\n")
     assert build.cubin.startswith(b"\x7fELF")
     assert build.resources["axpy"].registers > 0
-    assert build.command == "nvrtc --gpu-architecture=sm_90 --generate-line-info --ptxas-options=-v axpy.cu"
+    assert build.command == "nvrtc --gpu-architecture=sm_90 --generate-line-info --ptxas-options=-v --no-cache axpy.cu"
     assert (build.toolchain, build.arch) == ("nvrtc", "sm_90")
     assert re.fullmatch(r"\d+\.\d+\.\d+", build.version)
     assert f"V{build.version}" in build.ptx
@@ -203,3 +203,10 @@ def test_host_code_is_refused_with_advice(compiler):
         compiler.compile(CompileRequest(source, "k.cu", "sm_90"))
     guarded = "#ifndef __CUDACC_RTC__\nint main() { return 0; }\n#endif\n__global__ void k() {}"
     assert ".entry _Z1kv" in compiler.compile(CompileRequest(guarded, "k.cu", "sm_90")).ptx
+
+
+@pytest.mark.parametrize(
+    ("version", "options"), [("12.8.93", ()), ("12.9.41", ("--no-cache",)), ("13.0", ("--no-cache",))]
+)
+def test_the_compilers_own_cache_is_left_out(version, options):
+    assert nvrtc._without_cache(version) == options
