@@ -6,7 +6,9 @@ asked for; 70 an error in lab itself; 130 interrupted.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import io
 import json
 import os
@@ -660,6 +662,7 @@ def main() -> NoReturn:
     A process that inherits an ignored SIGINT, as `nohup` and the shell's `&` arrange, keeps ignoring it: the user who
     presses Ctrl-C means another program.
     """
+    atexit.register(gc.freeze)  # a process that ends need not look for cycles among all that it imported
     os.environ["PYTHONSAFEPATH"] = "1"  # processes that this one starts import nothing from the working directory
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that the terminal's encoding lacks is shown by its code
