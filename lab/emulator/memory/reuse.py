@@ -4,10 +4,10 @@ A cache keeps what was read lately. Whether a sector that a block reads again is
 the block has read since: its distance. A cache of the least-recently-used kind serves every distance up to the lines
 that it holds, so that the distances say for caches of any size what they would serve.
 
-`AccessTrace` takes down the first accesses of the first blocks, and `counted` makes a `ReuseCount` of them. All warps of a
-block go forward together, but each issues the loads of a basic block one after the other, as on an SM, where nothing
-keeps a warp from its next load until it needs the value of an earlier one: of experiments/micro/l1_reuse, whose rows
-are far larger than what shared memory leaves of L1, no variant waits for L2.
+`AccessTrace` takes down the first accesses of the first blocks, and `counted` makes a `ReuseCount` of them. All warps
+of a block go forward together, but each issues the loads of a basic block one after the other, as on an SM, where
+nothing keeps a warp from its next load until it needs the value of an earlier one: of experiments/micro/l1_reuse, whose
+rows are far larger than what shared memory leaves of L1, no variant waits for L2.
 """
 
 from __future__ import annotations
