@@ -11,8 +11,8 @@ from lab.toolchain.select import toolchain
 
 KEEPS = """extern "C" __global__ void keeps(float *c, const float *a) {
     float kept[64];  // %s
-    for (int i = 0; i < 64; ++i) kept[i] = a[i * 3];
-    c[threadIdx.x] = kept[threadIdx.x];
+    for (int i = 0; i < 64; ++i) kept[int(a[i]) & 63] = a[i * 3];
+    c[threadIdx.x] = kept[int(a[1]) & 63];
 }
 """
 
