@@ -16,6 +16,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from statistics import median
 
+import count_reuse  # the module beside this one
 from scipy.stats import spearmanr
 
 from lab.base.errors import UserError
@@ -97,7 +98,9 @@ def points_of(name: str) -> tuple[Point, ...]:
 def scored_records(name: str) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
     """A committed report, its records as light as scores need them."""
     kept = published.read_records(ROOT / "reports" / "h200" / name)
-    return kept.run, tuple(lean(_with_work(record, kept.run.operator)) for record in kept.records)
+    later = count_reuse.read().get(name, {})
+    full = (count_reuse.with_reuse(_with_work(record, kept.run.operator), later) for record in kept.records)
+    return kept.run, tuple(map(lean, full))
 
 
 def _scored(name: str) -> tuple[RunRecord, tuple[VariantRecord, ...], Mapping[str, KernelScore]]:
@@ -281,8 +284,8 @@ launch, the occupancy and the GPU's rates.
 | integer, compare; convert; special; shuffle | 64; 32; 16; 32 lanes a cycle | the same; experiments/micro/pipes |
 | load/store units | memory instructions, one a cycle | `lab/hardware/gpus.py` |
 | shared memory | wavefronts as executed, one a cycle | `lab/hardware/gpus.py`, [fidelity](fidelity.md) |
-| L1 tags | lines of 128 B, one a cycle; a sector beyond the bytes used is a line | experiments/micro/l1_reuse |
-| L2 reads | geometric mean of all sectors and the least bytes, 36 B a cycle, 20 B scattered | experiments/micro |
+| L1 tags | lines of 128 B, one a cycle | experiments/micro/l1_reuse |
+| L2 reads | sectors that L1 misses (`lab/store/caches.py`), 36 B a cycle, 20 B scattered | experiments/micro |
 | L2 writes | stored sectors, 24 B a cycle | `lab/hardware/latencies.py` |
 | atomics (whole GPU) | see below | experiments/micro/atomics_global |
 | starts of blocks (whole GPU) | 0.6 ns each | experiments/micro/block_rate |
@@ -338,8 +341,7 @@ percentage point. What large blocks lose, and loads of an unrolled loop, came la
 {later}
 
 In layer_norm a warp waits for its own rows three times, which the score hides by other warps' loads. In gather each
-load is a sector of DRAM of its own, for which the score counts the bytes that are needed alone: its times are four
-times too short, alike for all variants.
+load is a sector of DRAM of its own, unless L2 holds it: its times are 2.6 times too short, alike for all variants.
 
 `python benchmarks/measure_all.py reports/h200 plain/reduction …` measures them; histogram and reduction were counted
 again on the CPU (`benchmarks/estimate_again.py --counts`), since their records lacked the updates of atomics.
@@ -351,7 +353,7 @@ again on the CPU (`benchmarks/estimate_again.py --counts`), since their records 
 - Stores of whole columns (transpose_mapping, "direct"): DRAM then writes less than a page at a time, and they are
   predicted up to two times too fast.
 - Float additions to one counter of shared memory, which are loops of compare-and-swap.
-- What L1 serves of the sectors that are read again: it takes a mean of all and nothing.
+- What L1 serves of the sectors that other blocks on the SM have read; of older records, of all that are read again.
 - Kernels whose work grows faster than their bytes need `flops` of the operator; the records of older runs lack it.
 """
 

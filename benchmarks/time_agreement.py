@@ -8,6 +8,7 @@ prints the tables that benchmarks/model.py puts into docs/model.md. Counts are t
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -17,11 +18,13 @@ from statistics import fmean
 import numpy as np
 from score_agreement import LATER, OWN, REPORTS, correlation, scored_records  # the module beside this one
 
-from lab.store.estimates import COUNTS, TimeEstimate, cannot_tell, estimates
+from lab.store import published
+from lab.store.estimates import COUNTS, SWEEP_ERROR, TimeEstimate, cannot_tell, estimates
 from lab.store.figures import by_problem, measured
 from lab.store.model import VariantRecord
 
 ROOT = Path(__file__).parents[1]
+PREDICTED = Path(__file__).parent / "predicted.md"
 HELD = tuple((Path(__file__).parent / "held_out.txt").read_text(encoding="utf-8").split())
 """Kernels from elsewhere that no constant and no form is chosen by."""
 UNSEEN = tuple(name for name in HELD if name not in (*OWN, *LATER, "plain/vector_add", "plain/softmax_triton"))
@@ -175,9 +178,77 @@ def each(names: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """An estimate of benchmarks/predicted.md, which was committed before its kernel ran on a GPU.
+
+    Attributes:
+        us: Estimated time, in microseconds.
+        low_us: Least likely time.
+        high_us: Greatest likely time.
+    """
+
+    us: float
+    low_us: float
+    high_us: float
+
+
+def committed(page: str) -> dict[str, dict[str, Committed]]:
+    """Read what was estimated: by kernel, then by the variant's label."""
+    found: dict[str, dict[str, Committed]] = {}
+    name = ""
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("## "):
+            name = line[3:]
+        elif name and len(cells) == _CELLS and _NUMBER.fullmatch(cells[1]):
+            found.setdefault(name, {})[cells[0]] = Committed(*map(float, cells[1:]))
+    return found
+
+
+_CELLS = 4  # label, estimate, low, high
+_NUMBER = re.compile(r"[0-9.]+")
+
+
+def blind() -> str:
+    """The committed estimates against what was measured afterwards: one line a kernel, and one of all."""
+    lines = [
+        "| kernel | variants | median error | bias | in its interval | first pick reaches |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    every: list[tuple[float, bool]] = []
+    for name, said in committed(PREDICTED.read_text(encoding="utf-8")).items():
+        folder = ROOT / "reports" / "h200" / "others" / name
+        if not (folder / "records.json.xz").exists():
+            continue
+        times = {
+            one.label: one.measurement.samples.median * 1e3
+            for one in published.read_records(folder).records
+            if measured(one) is not None and one.measurement is not None
+        }
+        both = [(said[label], us) for label, us in times.items() if label in said]
+        rows = [(one.us / us, one.low_us <= us <= one.high_us) for one, us in both]
+        every += rows
+        alike = max(one.us for one, _ in both) < SWEEP_ERROR * min(one.us for one, _ in both)
+        reached = min(us for _, us in both) / min(both, key=lambda pair: pair[0].us)[1]
+        pick = "cannot tell" if alike else f"{reached:.1%}"
+        lines.append(f"| [{name}](../experiments/others/{name}.yaml) | {_errors(rows)} | {pick} |")
+    errors = [abs(ratio - 1) for ratio, _ in every]
+    lines.append(f"| all, p90 of the error {np.quantile(errors, 0.9):.0%} | {_errors(every)} | |")
+    return "\n".join(lines)
+
+
+def _errors(rows: Sequence[tuple[float, bool]]) -> str:
+    """Variants, median error, bias and how many lie in their intervals; rows are (estimate over measured, within)."""
+    ratios = [ratio for ratio, _ in rows]
+    error = np.median([abs(ratio - 1) for ratio in ratios])
+    return f"{len(rows)} | {error:.1%} | {np.median(ratios) - 1:+.1%} | {sum(held for _, held in rows)} of {len(rows)}"
+
+
 def main() -> None:
     """Print the tables."""
     print(lists())
+    print(f"\n{blind()}")
     for names in (TUNED, KNOWN, UNSEEN):
         print(f"\n{each(names)}")
 

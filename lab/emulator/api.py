@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +17,7 @@ from lab.base.errors import UserError
 from lab.emulator import operands
 from lab.emulator.allowance import CACHED, Allowance, Outgrown, work_to_make
 from lab.emulator.arrays import Bytes
-from lab.emulator.batch import padded_threads
+from lab.emulator.batch import make_batch, padded_threads
 from lab.emulator.compiled.decoding import NotCompiled
 from lab.emulator.compiled.execution import Geometry, execute
 from lab.emulator.compiled.kept import KernelMaker
@@ -24,12 +25,13 @@ from lab.emulator.compiled.shadows import Watched
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.findings import Findings
 from lab.emulator.floats import exact_arithmetic
-from lab.emulator.machine import LaunchState, StepBudgetSpent
+from lab.emulator.machine import Interpreter, LaunchState, StepBudgetSpent
 from lab.emulator.memory import tensormaps
 from lab.emulator.memory.cells import Cells
 from lab.emulator.memory.clocks import LaunchClocks
 from lab.emulator.memory.memory import PARAM_SEGMENT, PARAM_WINDOW, WIDEST_ACCESS, AddressSpace, Region
 from lab.emulator.memory.provenance import Provenance, Sources
+from lab.emulator.memory.reuse import THREADS, AccessTrace, TraceFull
 from lab.emulator.memory.shadow import Shadow
 from lab.emulator.opcodes import DTYPES
 from lab.emulator.printing import MOST_CHARACTERS, Printed
@@ -41,10 +43,12 @@ from lab.emulator.results import (
     EngineChoice,
     LineCount,
     LoopCounts,
+    ReuseCount,
     StructureArgument,
     TensorMapArgument,
 )
 from lab.emulator.schedule import run_batches
+from lab.emulator.special import StepClock
 from lab.emulator.tally import Counters, summary
 from lab.emulator.waiting.clusters import cluster_blocks
 from lab.hardware.tensormaps import ALIGNMENT, BYTES
@@ -81,6 +85,7 @@ def launch(
     threads: int | None = None,
     constants: Mapping[str, NDArray[Any]] | None = None,
     schedule: int | None = None,
+    trace: bool = False,
 ) -> Emulation:
     """Execute one kernel launch on the CPU.
 
@@ -103,6 +108,7 @@ def launch(
         constants: What variables in constant memory hold, by their symbols.
         schedule: Seed of another fair order of warps and blocks; None for the order of the program. A kernel without
             races gives the same results in every order, but for the rounding of atomic sums.
+        trace: Also say what the first blocks read again. The interpreter executes these for it, whatever the engine.
 
     Returns:
         Counts, findings and steps.
@@ -127,9 +133,17 @@ def launch(
         )
     geometry = Geometry(shape_grid, shape_block, shared, dynamic_shared_bytes)
     request = _Request(program, geometry, args, check, count, max_steps, threads, constants or {}, schedule)
+    reuse = _traced(request) if trace else None
+    return replace(_launched(request, engine), reuse=reuse)
+
+
+def _launched(request: _Request, engine: EngineChoice) -> Emulation:
+    """Execute a launch by an engine."""
     why_not = ""
     if engine != "interpreted":
-        why_not = _cannot_compile(program, check=check, max_steps=max_steps, schedule=schedule)
+        why_not = _cannot_compile(
+            request.program, check=request.check, max_steps=request.max_steps, schedule=request.schedule
+        )
     if engine == "interpreted" or why_not:
         return _interpret(request, why_not)
     if engine == "auto":
@@ -209,6 +223,42 @@ class _Started:
         printed = "" if plan is None else plan.printed.text
         name, found = request.program.kernel.name, self.findings.all()
         return Emulation(name, counts, loops, lines, found, steps, notes, engine, not_compiled, printed)
+
+
+_TRACED = 3_000_000
+"""Work of an `Allowance` after which a trace ends: some hundredths of a second."""
+
+
+def _traced(request: _Request) -> ReuseCount | None:
+    """Let the interpreter execute the first blocks, and return what they read again; the buffers stay as they are."""
+    program, geometry = request.program, request.geometry
+    request = replace(request, check=False, count=False)
+    started, trace = _Started(request), AccessTrace()
+    cluster = cluster_blocks(program, geometry.grid)
+    plan = LaunchState(
+        program,
+        started.space,
+        geometry.grid,
+        geometry.block,
+        geometry.shared_bytes,
+        geometry.dynamic_bytes,
+        started.symbols,
+        None,
+        started.findings,
+        None,
+        DEFAULT_MAX_STEPS,
+        {},
+        cluster,
+        workspace=_grid_workspace(started.space) if program.has_grid_sync else 0,
+        allowance=Allowance([(_TRACED, lambda: True)]),
+        trace=trace,
+    )
+    some = max(1, THREADS // (padded_threads(geometry.block) * cluster)) * cluster
+    batch = make_batch(geometry.grid, geometry.block, 0, min(some, geometry.blocks), cluster=cluster)
+    # what is left when blocks wait for others, or the work is done, is what a trace may lack
+    with exact_arithmetic(), suppress(TraceFull, Outgrown, StepBudgetSpent):
+        Interpreter(plan, batch, StepClock()).turn()
+    return trace.counted()
 
 
 def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> Emulation:

@@ -30,6 +30,7 @@ from lab.emulator.memory.access import MemoryUnit
 from lab.emulator.memory.asyncshadow import AsyncShadow
 from lab.emulator.memory.clocks import LaunchClocks
 from lab.emulator.memory.memory import AddressSpace
+from lab.emulator.memory.reuse import AccessTrace
 from lab.emulator.memory.shadow import SharedShadow
 from lab.emulator.pool import Caller, Location, Pool, Stack
 from lab.emulator.printing import Printed, ThreadMemory, formatted
@@ -77,6 +78,7 @@ class LaunchState:
         dice: What chooses who runs; None for the order of the program.
         printed: What threads have printed.
         allowance: What ends the launch where it is one for machine code; None where it is the interpreter's.
+        trace: What takes down accesses to global memory; None where nobody asked.
     """
 
     program: Program
@@ -98,6 +100,7 @@ class LaunchState:
     dice: np.random.Generator | None = None
     printed: Printed = field(default_factory=Printed)
     allowance: Allowance | None = None
+    trace: AccessTrace | None = None
 
 
 class StepBudgetSpent(Exception):  # noqa: N818  a way out of the loop, not an error
@@ -143,6 +146,7 @@ class Interpreter:
             clocks=launch.clocks,
             progress=launch.progress,
             extents=launch.extents,
+            trace=launch.trace,
         )
         self._watch, self._bulk_groups = memory.watch, memory.bulk_groups
         self._calls = Calls(self._storage, memory.frame)
@@ -288,6 +292,8 @@ class Interpreter:
                 return
         if self._launch.counters is not None:
             self._launch.counters.visit(number, lanes)
+        if self._launch.trace is not None:
+            self._launch.trace.begin()
         self._clock.steps += len(full) + 1
         self._check_budget(block, lanes)
         if self._launch.allowance is not None:

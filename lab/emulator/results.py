@@ -198,6 +198,40 @@ class MemoryCount:
 
 
 @dataclass(frozen=True, slots=True)
+class ReuseCount:
+    """What a few blocks read again from global memory, and how much of it they use (`lab.emulator.memory.reuse`).
+
+    Attributes:
+        sectors: 32-byte sectors of their loads, summed over requests.
+        lines: 128-byte lines of the same.
+        again: Of those sectors, the ones that their block had read before, by the distance: entry i counts those that
+            a cache of 2^i lines of its own would still hold, and one of half as many would not.
+        held: Distinct lines that a block reads, the mean.
+        read: Distinct sectors that the blocks read.
+        used: Distinct bytes that they read.
+        lonely: Sectors of `read` of which they use at most half.
+        lonely_used: Distinct bytes that they read of these.
+        lonely_share: Share of all buffers' bytes that the buffers have in which these lie.
+        stored: Sectors of their stores, summed over requests.
+        written: Distinct sectors that they store to.
+        filled: Distinct bytes that they store.
+    """
+
+    sectors: int = 0
+    lines: int = 0
+    again: tuple[int, ...] = ()
+    held: float = 0.0
+    read: int = 0
+    used: int = 0
+    lonely: int = 0
+    lonely_used: int = 0
+    lonely_share: float = 0.0
+    stored: int = 0
+    written: int = 0
+    filled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class LineCount:
     """How often one instruction was executed.
 
@@ -303,6 +337,7 @@ class Emulation:
         engine: What executed the launch.
         not_compiled: Why the compiled engine did not execute it though it was asked to; empty otherwise.
         printed: What threads printed, in the order of execution.
+        reuse: What the first blocks read again; None unless asked for, and where nothing was read or stored.
     """
 
     kernel: str
@@ -315,6 +350,7 @@ class Emulation:
     engine: Engine = "interpreted"
     not_compiled: str = ""
     printed: str = ""
+    reuse: ReuseCount | None = None
 
     @property
     def clean(self) -> bool:

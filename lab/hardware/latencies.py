@@ -22,6 +22,8 @@ L2's bytes a cycle
 L2's bytes a cycle while all SMs read
     experiments/micro/working_set.yaml: 9.24 TB/s of 32 MiB, read by all SMs each from its place. Sectors of which one
     word is read, experiments/micro/random_sectors.yaml: 156 a nanosecond in 8 MiB.
+sectors of DRAM that are read alone
+    experiments/micro/random_sectors.yaml: 45.1 a nanosecond in 512 MiB, of which L2 holds a tenth: 40.8 from DRAM.
 starts of blocks
     experiments/micro/block_rate.yaml: a million blocks of up to 512 threads take 604.5 µs, whatever they hold. Of 1024
     threads, of which an SM holds two blocks, they take 750 µs: 390 cycles from one block to the next in its place.
@@ -93,6 +95,7 @@ class SmLatencies:
         shuffle_cycles: The same of a shuffle.
         large_block_loss: What each doubling of a block beyond 8 warps adds to its latency: its place stays taken until
             its last warp ends.
+        dram_sector_s: Seconds that DRAM needs for a sector that is read alone, over the whole GPU.
         compared: Whether the model of the schedulers was compared with such a GPU.
     """
 
@@ -126,6 +129,7 @@ class SmLatencies:
     dependent_cycles: float = 4
     shuffle_cycles: float = 24
     large_block_loss: float = 0.22
+    dram_sector_s: float = 24.5e-12
     compared: bool = False
 
 

@@ -18,16 +18,16 @@ shared memory
 L1 tags
     Lines of 128 bytes that loads look up, one a cycle (experiments/micro/l1_reuse): uncoalesced accesses are in it.
 L2 reads, L2 writes
-    Bytes of sectors over those that L2 sends to an SM and takes from it in a cycle (`lab.hardware.latencies`). What L1
-    serves of repeated reads is not counted: see `Reuse`.
+    Bytes of sectors over those that L2 sends to an SM and takes from it in a cycle (`lab.hardware.latencies`). L1
+    serves repeated reads as `lab.store.caches` says; for records that lack what was read again: see `Reuse`.
 atomics
     Updates of global memory that wait for each other, over the slices of L2 that the touched elements lie in
     (`busy_slices`); those of shared memory are wavefronts.
 starts of blocks
     0.6 ns each, over the whole GPU.
 DRAM
-    Least bytes of the problem, and once more the rest of each sector that a store fills only in part, over 0.867 of the
-    bandwidth.
+    Least bytes of the problem, and once more the rest of each sector that stores fill only in part, over 0.867 of the
+    bandwidth; words that are read at random and rows that are read again, where L2 does not hold them.
 latency
     What a block waits for, over the blocks that an SM holds at once, so that occupancy hides it: global loads in groups
     as large as the hot region's (900 cycles a group), block barriers (20), shuffles (24), 4 cycles for each
@@ -41,7 +41,7 @@ norm and the charge for partly filled sectors were chosen with its errors in vie
 `KernelScore.least_s` and `KernelScore.most_s` bound the time: the largest resource alone with all reuse in L1, and the
 three groups of `_GROUPS` one after the other with none.
 
-Not in it: the order of instructions, and which of the repeated reads a cache serves.
+Not in it: the order of instructions.
 """
 
 from __future__ import annotations
@@ -79,14 +79,41 @@ _MEMORY: Final = (
 
 
 class Reuse(Enum):
-    """How much of what is read more than once L1 serves.
+    """How much of what is read more than once L1 serves: what `Fetched` says, where that was counted.
 
-    Which sectors are read again, and when, is not counted. `LIKELY` is the geometric mean of the two bounds.
+    Where it was not, `LIKELY` is the geometric mean of the two bounds.
     """
 
     LIKELY = auto()
     ALL = auto()
     NONE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Loads of a launch as L1 and L2 serve them; sectors of the whole launch.
+
+    Attributes:
+        lines: Lines that L1 looks up.
+        likely: Sectors that L1 misses.
+        least: The same with four times the L1.
+        most: The same with a quarter of the L1.
+        lonely: Sectors of which neighbouring blocks use at most half.
+        lonely_bytes: Bytes that they use of them.
+        lonely_share: Share of the problem's bytes that the buffers have in which they lie.
+        again: Sectors that were read before, miss L1, and no longer fit into L2.
+        unused: Bytes of the sectors that neighbouring blocks do not use.
+    """
+
+    lines: float
+    likely: float
+    least: float
+    most: float
+    lonely: float = 0.0
+    lonely_bytes: float = 0.0
+    lonely_share: float = 0.0
+    again: float = 0.0
+    unused: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +137,7 @@ class LaunchWork:
         one_float: Whether they add floating-point numbers to a single sector.
         loads_together: Global loads of the hot region's text, which a warp can have under way at once; at least 1.
         double: Share of the floating-point instructions that are float64, 0 to 1.
+        fetched: What L1 and L2 serve of the loads; None where that was not counted.
     """
 
     blocks: int
@@ -128,6 +156,7 @@ class LaunchWork:
     one_float: bool = False
     loads_together: float = 1.0
     double: float = 0.0
+    fetched: Fetched | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,17 +227,37 @@ def _seconds(
         whole = moved + sum(launch.partial_bytes for launch in launches)
         if reuse is Reuse.LIKELY:
             moved = whole
-        elif reuse is Reuse.NONE:  # what a request does not use of its sectors is fetched again for who does
-            moved = whole + sum(max(0.0, SECTOR_BYTES * one.load_sectors - one.load_bytes) for one in launches)
+        elif reuse is Reuse.NONE:  # what is not used of the sectors is fetched again for who does
+            moved = whole + sum(map(_unused, launches))
         found["DRAM"] = moved / (gpu.dram_gb_s * 1e9 * machine.dram_share)
+        if reuse is Reuse.LIKELY:
+            found["DRAM"] += sum(_lost(gpu, machine, one.fetched, bytes_moved) for one in launches if one.fetched)
     return found
+
+
+def _unused(work: LaunchWork) -> float:
+    """Return the bytes of loaded sectors that those who load them do not use."""
+    if work.fetched is not None:
+        return work.fetched.unused
+    return max(0.0, SECTOR_BYTES * work.load_sectors - work.load_bytes)
+
+
+def _lost(gpu: Gpu, machine: SmLatencies, found: Fetched, bytes_moved: int) -> float:
+    """Return the seconds that DRAM needs beyond the least bytes for what L2 holds no longer."""
+    rate = (gpu.dram_gb_s or 0.0) * 1e9 * machine.dram_share
+    among = found.lonely_share * bytes_moved
+    beyond = max(0.0, 1 - gpu.l2_bytes / among) if among else 0.0
+    alone = max(0.0, found.lonely * machine.dram_sector_s - found.lonely_bytes / rate)
+    return beyond * alone + SECTOR_BYTES * found.again / rate
 
 
 def _lines(work: LaunchWork) -> float:
     """Return the lines of 128 bytes that loads look up: an even access takes one for four sectors.
 
-    Sectors beyond those that the same bytes would fill lie in lines of their own.
+    Where lines were not counted, sectors beyond those that the same bytes would fill lie in lines of their own.
     """
+    if work.fetched is not None:
+        return work.fetched.lines
     filled = min(work.load_sectors, work.load_bytes / SECTOR_BYTES)
     return filled / _SECTORS_PER_LINE + (work.load_sectors - filled)
 
@@ -234,12 +283,14 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
     fp = WARP_SIZE * ((1 - work.double) / sm.fp32_lanes + work.double / fp64)
     every = SECTOR_BYTES * work.load_sectors
     read = max(0.0, least - SECTOR_BYTES * work.store_sectors + work.partial_bytes) if least else every
+    served = work.fetched
     fetched = {
-        Reuse.LIKELY: math.sqrt(every * min(every, read)),
-        Reuse.ALL: min(every, read),
-        Reuse.NONE: every,
+        Reuse.LIKELY: SECTOR_BYTES * served.likely if served else math.sqrt(every * min(every, read)),
+        Reuse.ALL: SECTOR_BYTES * served.least if served else min(every, read),
+        Reuse.NONE: SECTOR_BYTES * served.most if served else every,
     }[reuse]
-    even = min(1.0, work.load_bytes / every) if every else 1.0  # share of the sectors' bytes that are used
+    sent = fetched if served else every
+    even = min(1.0, work.load_bytes / sent) if sent else 1.0  # share of the sectors' bytes that are used
     made = {
         "issue slots": work.instructions * share / sm.sub_partitions,
         "floating point": warps(C.FMA, C.FLOAT) * fp,

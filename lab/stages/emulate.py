@@ -117,7 +117,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     inputs = computed.inputs(problem, task.seed)
     memory = _Memory(inputs, task.launches)
     try:
-        done = _executed(ptx, task.launches, memory, whole=task.whole)
+        done = _executed(ptx, task.launches, memory, whole=task.whole, trace=True)
         if task.reference is not None and (done[-1].findings or task.reference.is_of(task, ptx)):
             reference = computed.as_expected(problem, memory.outputs)  # it is faulty anyway, or compared with itself
         else:
@@ -213,7 +213,9 @@ def _uncovered(launches: Launches, outputs: Mapping[str, Array], worst: str) -> 
     return f"; the launch has {threads} threads for {elements} elements: does the grid cover them?"
 
 
-def _executed(ptx: str, launches: Launches, memory: _Memory, *, whole: bool = False) -> list[Emulation]:
+def _executed(
+    ptx: str, launches: Launches, memory: _Memory, *, whole: bool = False, trace: bool = False
+) -> list[Emulation]:
     """Execute launches in order, until one has findings: what follows would only repeat the fault.
 
     Args:
@@ -221,10 +223,11 @@ def _executed(ptx: str, launches: Launches, memory: _Memory, *, whole: bool = Fa
         launches: What is launched.
         memory: The device's memory.
         whole: The problem is not made small.
+        trace: Also say what the first blocks read again.
     """
     done: list[Emulation] = []
     for step in launches.steps:
-        done.append(_launch(ptx, step, memory, whole=whole))
+        done.append(_launch(ptx, step, memory, whole=whole, trace=trace))
         if done[-1].findings:
             break
     return done
@@ -299,7 +302,7 @@ def not_executed(task: EmulationTask, reason: str) -> EmulationRecord:
     return EmulationRecord(task.problem, _steps(task, []), failure=reason)
 
 
-def _launch(ptx: str, step: Launch, memory: _Memory, *, whole: bool) -> Emulation:
+def _launch(ptx: str, step: Launch, memory: _Memory, *, whole: bool, trace: bool) -> Emulation:
     return launch(
         ptx,
         step.entry,
@@ -309,6 +312,7 @@ def _launch(ptx: str, step: Launch, memory: _Memory, *, whole: bool) -> Emulatio
         dynamic_shared_bytes=step.dynamic_shared_bytes,
         engine="compiled" if whole else "auto",
         constants=memory.constants,
+        trace=trace,
     )
 
 
@@ -323,7 +327,7 @@ def _steps(task: EmulationTask, done: list[Emulation]) -> tuple[EmulatedStep, ..
         hot = next((loop.counts for loop in one.loops if loop.label == label), None)
         outermost = [loop.counts for loop in one.loops if loop.depth == 1]
         looped = replace(reduce(add, outermost), warps_by_opcode={}, threads_by_opcode={}) if outermost else None
-        steps[i] = replace(steps[i], executed=one.counts, hot_loop=hot, looped=looped, hot_label=label)
+        steps[i] = replace(steps[i], executed=one.counts, hot_loop=hot, looped=looped, hot_label=label, reuse=one.reuse)
     return tuple(steps)
 
 

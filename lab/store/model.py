@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lab.base.expressions import Scalar
-from lab.emulator.results import ExecutedCounts, Finding, MemoryCount
+from lab.emulator.results import ExecutedCounts, Finding, MemoryCount, ReuseCount
 from lab.isa.mix import KernelMix
 from lab.isa.model import Isa
 from lab.measured.cards import CardRecord
@@ -144,6 +144,7 @@ class EmulatedStep:
         hot_loop: What was executed in the PTX's hot loop; None without loops.
         looped: What was executed in any loop; None where that was not kept.
         hot_label: Label of the hot loop, where execution decided which it is; else empty.
+        reuse: What the first blocks read again; None where that was not counted.
     """
 
     entry: str
@@ -152,6 +153,7 @@ class EmulatedStep:
     hot_loop: ExecutedCounts | None = None
     looped: ExecutedCounts | None = None
     hot_label: str = ""
+    reuse: ReuseCount | None = None
 
 
 @dataclass(frozen=True, slots=True)

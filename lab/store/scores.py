@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from lab.base.expressions import Scalar
-from lab.base.warp import SECTOR_BYTES, WARP_SIZE
+from lab.base.warp import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.hardware.calibration import known_gpu
 from lab.hardware.gpus import Gpu
@@ -29,10 +29,12 @@ from lab.isa.model import InstructionClass as C
 from lab.measured.timing import Merit
 from lab.predict.bounds import Prediction
 from lab.predict.score import KernelScore, LaunchWork, score
+from lab.store.caches import Residence, fetched
 from lab.store.codec import uncollected
 from lab.store.database import Store
 from lab.store.growth import works
 from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, VariantRecord
+from lab.toolchain.base import Resources
 
 _PERSISTENT: Final = 0.25
 """A grid whose blocks grow by less than this share of the work loops over the data."""
@@ -47,6 +49,7 @@ class _Step:
     prediction: Prediction
     ptx: KernelMix | None
     sass: KernelMix | None
+    resources: Resources | None
 
     @property
     def blocks_ratio(self) -> float:
@@ -166,15 +169,15 @@ def _steps(record: VariantRecord) -> tuple[_Step, ...]:
     done = record.emulation
     if done is None or record.status.failed:
         return ()
-    real: list[tuple[LaunchRecord | None, Prediction | None]]
-    real = [(step.launch, step.prediction) for step in record.steps]
-    real = real or [(record.launch, record.prediction)]
+    real: list[tuple[LaunchRecord | None, Prediction | None, Resources | None]]
+    real = [(step.launch, step.prediction, step.resources) for step in record.steps]
+    real = real or [(record.launch, record.prediction, record.build.resources if record.build else None)]
     made = []
-    for (launch, prediction), small in zip(real, done.launches, strict=False):
+    for (launch, prediction, resources), small in zip(real, done.launches, strict=False):
         if launch is None or small.executed is None or prediction is None or not prediction.blocks_per_sm:
             return ()
-        mixes = (_mix(record, small.entry, isa) for isa in ("ptx", "sass"))
-        made.append(_Step(launch, small, prediction, *mixes))
+        ptx, sass = (_mix(record, small.entry, isa) for isa in ("ptx", "sass"))
+        made.append(_Step(launch, small, prediction, ptx, sass, resources))
     return tuple(made) if len(made) == len(real) == len(done.launches) else ()
 
 
@@ -200,6 +203,8 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
     threads = math.prod(step.launch.block)
     stored = traffic(("global.store",), "sectors")
     grown_by = expansion(step.ptx, step.sass)
+    sectors, reuse = traffic(_LOADS, "sectors"), step.small.reuse
+    residence = _residence(record, step, inside / blocks)
     by_class: dict[str, float] = {cls: expansion(step.ptx, step.sass, cls) for cls in _MERGED}
     return LaunchWork(
         blocks=math.prod(step.launch.grid),
@@ -211,10 +216,12 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
             for cls, n in executed.warps_by_class.items()
         },
         load_requests=traffic(_LOADS, "requests"),
-        load_sectors=traffic(_LOADS, "sectors"),
+        load_sectors=sectors,
         load_bytes=traffic(_LOADS, "bytes_used"),
         store_sectors=stored,
-        partial_bytes=max(0.0, SECTOR_BYTES * stored - traffic(("global.store",), "bytes_used")),
+        partial_bytes=max(0.0, SECTOR_BYTES * stored - traffic(("global.store",), "bytes_used"))
+        if reuse is None or not reuse.stored
+        else (SECTOR_BYTES * reuse.written - reuse.filled) * stored / reuse.stored,
         wavefronts=traffic(("shared.load",), "wavefronts") * min(1.0, by_class[C.LD_SHARED])
         + traffic(("shared.store", "shared.atomic", "shared.copy"), "wavefronts"),
         # records that count no updates have sectors, which are no more than these
@@ -223,7 +230,22 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         one_float=_one_float(executed),
         loads_together=_together(step.sass),
         double=_floating(executed),
+        fetched=None if reuse is None or residence is None else fetched(reuse, residence, sectors),
     )
+
+
+def _residence(record: VariantRecord, step: _Step, growth: float) -> Residence | None:
+    """The caches that a block of the real launch has, where `growth` is its work over that of the small one."""
+    gpu = _gpu(record)
+    if gpu is None or (l1_bytes := gpu.architecture.l1_bytes) is None:
+        return None
+    machine, blocks = gpu.architecture, math.prod(step.launch.grid)
+    resident = min(step.prediction.blocks_per_sm, -(-blocks // gpu.sms))
+    static = step.resources.shared_bytes if step.resources else 0
+    taken = resident * (static + step.launch.dynamic_shared_bytes + machine.reserved_shared)
+    carved = next((size for size in machine.shared_carveouts if size >= taken), machine.shared_per_sm)
+    lines = (l1_bytes - carved) / LINE_BYTES / resident
+    return Residence(lines, min(blocks, resident * gpu.sms), max(1.0, growth), gpu.l2_bytes)
 
 
 def _resides(record: VariantRecord, step: _Step) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lab.emulator.arrays import Addresses, Bits
 from lab.emulator.batch import Batch
 from lab.emulator.findings import BatchFindings
-from lab.emulator.lanes import Lanes
+from lab.emulator.lanes import Lanes, warp_of
 from lab.emulator.memory.bulkgroups import BulkGroups
 from lab.emulator.memory.clocks import BatchClocks, LaunchClocks
 from lab.emulator.memory.memory import (
@@ -25,6 +25,7 @@ from lab.emulator.memory.memory import (
 from lab.emulator.memory.order import PLAIN, Order
 from lab.emulator.memory.peers import peer_rows
 from lab.emulator.memory.reach import AddressChecker, Attempt, Reach
+from lab.emulator.memory.reuse import AccessTrace
 from lab.emulator.memory.shadow import SharedShadow
 from lab.emulator.memory.watch import AccessWatch
 from lab.emulator.program import Place, Program
@@ -59,6 +60,7 @@ class MemoryUnit:
         clocks: LaunchClocks | None,
         progress: MemoryProgress,
         extents: Mapping[int, Place],
+        trace: AccessTrace | None = None,
     ) -> None:
         """Allocate the batch's memories and put their windows in place.
 
@@ -73,9 +75,10 @@ class MemoryUnit:
             clocks: What orders the launch's threads; None: nothing is watched for races and uninitialised reads.
             progress: Where changes of memory are counted.
             extents: Position of an instruction to the shared variable that its address derives from.
+            trace: What takes down accesses to global memory, or None.
         """
         self.progress = progress
-        self.space, self._batch, self._counters = space, batch, counters
+        self.space, self._batch, self._counters, self._trace = space, batch, counters, trace
         own = np.arange(batch.threads, dtype=np.int64)
         self.shared = Region("shared memory", "shared", SHARED_WINDOW, shared_bytes, row_count=batch.blocks)
         self.shared.give_rows(batch.block_of)
@@ -233,15 +236,28 @@ class MemoryUnit:
         """Tally the traffic of an access to shared or global memory; `verb` is `load`, `store` or `atomic`."""
         if self._counters is not None and part.region.space in ("shared", "global"):
             self._counters.memory(position, f"{part.region.space}.{verb}", part.offsets, width, part.lanes)
+        if part.region.space == "global":
+            self._note(verb, part.region, part.offsets, width, part.lanes)
 
     def count_copy(self, position: int, copy: Copy, lanes: Lanes) -> None:
         """Tally a cp.async, whose arrays have one element for each of the threads."""
+        if self._trace is not None and copy.fetched.any():
+            sources, there = copy.sources[copy.fetched], lanes.split(copy.fetched)[0]
+            region = self.space.at(int(sources[0]))
+            if region is not None:
+                self._note("load", region, sources & WITHIN_SEGMENT, copy.width, there)
         if self._counters is None or not len(copy.targets):
             return
         parts = copy.targets, copy.sources & WITHIN_SEGMENT
         targets, sources = (lanes.spread(values) for values in parts)
         active, fetched = lanes.spread(copy.active), lanes.spread(copy.fetched)
         self._counters.copy(position, Copy(targets, sources, copy.width, active, fetched), lanes)
+
+    def _note(self, verb: str, region: Region, offsets: Addresses, width: int, lanes: Lanes) -> None:
+        if self._trace is not None:
+            threads = lanes.indices()
+            blocks = self._batch.block_of[threads]
+            self._trace.note(verb, region, offsets, width=width, warps=warp_of(threads), blocks=blocks)
 
 
 def _zeros(count: int, width: int, vector: int) -> list[Bits]:

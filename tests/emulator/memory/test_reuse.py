@@ -1,0 +1,126 @@
+"""What blocks read again, by the lines that they read in between."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lab.emulator.api import launch
+from lab.emulator.memory import reuse
+from lab.emulator.memory.memory import SEGMENT_SHIFT, Region
+from lab.emulator.memory.reuse import AccessTrace, TraceFull
+
+BUFFER = Region("buffer", "global", 16 << SEGMENT_SHIFT, 1 << 20)
+LANES = np.arange(32, dtype=np.int64)
+
+
+def noted(*steps: tuple[str, np.ndarray, int]) -> AccessTrace:
+    """A trace of one warp, whose every step is (verb, (32,) addresses, bytes of an access)."""
+    trace = AccessTrace()
+    for verb, addresses, width in steps:
+        trace.note(verb, BUFFER, addresses, width=width, warps=LANES * 0, blocks=LANES * 0)
+    return trace
+
+
+def test_nothing_is_counted_of_nothing():
+    assert AccessTrace().counted() is None
+
+
+def test_floats_at_a_stride_read_their_sectors_again():
+    # nine floats of each lane one after the other: 1152 bytes are 36 sectors and nine lines, asked for nine times
+    found = noted(*(("load", 36 * LANES + 4 * k, 4) for k in range(9))).counted()
+    assert found.read == 36
+    assert found.used == 1152
+    assert found.held == 9
+    assert found.sectors - sum(found.again) == 36
+    # at the distance of the nine lines: in the class of up to sixteen
+    assert found.again[:4] == (0, 0, 0, 0)
+    assert found.again[4] == sum(found.again)
+
+
+def test_a_sector_beside_the_ones_that_were_read_was_not_read_before():
+    found = noted(("load", 4 * LANES // 16 * 0, 4), ("load", 0 * LANES + 32, 4), ("load", 0 * LANES, 4)).counted()
+    assert (found.sectors, found.read, found.again) == (3, 2, (1,))
+
+
+def test_blocks_have_distances_of_their_own():
+    trace = AccessTrace()
+    for block in (0, 1):
+        ones = np.full(32, block, np.int64)
+        trace.note("load", BUFFER, 4 * LANES, width=4, warps=ones, blocks=ones)
+    found = trace.counted()
+    assert (found.sectors, found.read, found.again) == (8, 4, ())
+
+
+def test_a_warp_issues_the_loads_of_a_basic_block_before_the_next_warp_does():
+    trace = AccessTrace()
+    lanes = np.arange(64, dtype=np.int64)
+    for k in range(2):
+        trace.note("load", BUFFER, 128 * lanes + 4 * k, width=4, warps=lanes // 32, blocks=lanes * 0)
+    trace.begin()
+    trace.note("load", BUFFER, 128 * lanes, width=4, warps=lanes // 32, blocks=lanes * 0)
+    found = trace.counted()
+    # 32 lines of the warp in between, then those of both
+    assert found.again == (0, 0, 0, 0, 0, 64, 64)
+
+
+def test_random_words_leave_most_of_their_sectors_unused():
+    found = noted(("load", 4096 * LANES, 4)).counted()
+    assert (found.lonely, found.lonely_used, found.used) == (32, 128, 128)
+    assert found.lonely_share == 1
+
+
+def test_later_stores_fill_the_sectors_of_earlier_ones():
+    found = noted(*(("store", 8 * LANES + 4 * k, 4) for k in range(2))).counted()
+    assert (found.stored, found.written, found.filled) == (16, 8, 256)
+
+
+def test_wide_accesses_use_all_their_bytes():
+    found = noted(("load", 16 * LANES, 16), ("load", 512 + 4 * LANES, 4)).counted()
+    assert (found.used, found.read, found.lines) == (640, 20, 5)
+
+
+def test_a_trace_ends(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(reuse, "MOST_LANES", 40)
+    trace = noted(("load", 4 * LANES, 4))
+    with pytest.raises(TraceFull):
+        trace.note("load", BUFFER, 4 * LANES, width=4, warps=LANES * 0, blocks=LANES * 0)
+    assert trace.counted().again == (4,)
+
+
+PTX = """\
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry twice(.param .u64 to, .param .u64 from)
+{
+    .reg .u64 %rd<6>;
+    .reg .u32 %r<4>;
+    .reg .f32 %f<4>;
+    ld.param.u64 %rd1, [to];
+    ld.param.u64 %rd2, [from];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd3, %r1, 4;
+    add.u64 %rd4, %rd2, %rd3;
+    add.u64 %rd5, %rd1, %rd3;
+    ld.global.f32 %f1, [%rd4];
+    ld.global.f32 %f2, [%rd4];
+    add.f32 %f3, %f1, %f2;
+    st.global.f32 [%rd5], %f3;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize("engine", ["interpreted", "compiled"])
+def test_both_engines_count_the_same_and_leave_the_buffers_as_they_are(engine):
+    given, out = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    done = launch(PTX, "twice", 1, 64, [out, given], engine=engine, trace=True)
+    np.testing.assert_array_equal(out, 2 * given)
+    assert done.engine == engine
+    assert (done.reuse.sectors, done.reuse.read, sum(done.reuse.again)) == (16, 8, 8)
+    assert (done.reuse.stored, done.reuse.filled) == (8, 256)
+
+
+def test_nobody_asked():
+    assert launch(PTX, "twice", 1, 64, [np.zeros(64, np.float32)] * 2).reuse is None

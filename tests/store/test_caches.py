@@ -1,0 +1,45 @@
+"""What L1 and L2 serve of what blocks read again."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.emulator.results import ReuseCount
+from lab.store.caches import Residence, fetched, missed
+
+# 100 sectors, 60 of them read again: 40 at most four lines later, 20 at nine to sixteen
+COUNTED = ReuseCount(
+    sectors=100, lines=25, again=(0, 0, 40, 0, 20), held=64, read=40, used=1280, stored=8, written=8, filled=256
+)
+L2 = 50 << 20
+
+
+def test_a_cache_serves_the_distances_that_it_holds():
+    assert missed(COUNTED, 16, 1) == 0
+    assert missed(COUNTED, 8, 1) == 20
+    assert missed(COUNTED, 12, 1) == 10
+    assert missed(COUNTED, 2, 1) == 60
+
+
+def test_passes_over_the_blocks_data_grow_with_it_and_neighbours_do_not():
+    row = ReuseCount(sectors=100, lines=25, again=(30, 0, 0, 0, 20), held=16, read=50, used=1600)
+    assert missed(row, 64, 4) == 0
+    assert missed(row, 32, 4) == 20
+    assert missed(row, 32, 1) == 0
+
+
+def test_what_l1_misses_is_scaled_to_the_launch():
+    found = fetched(COUNTED, Residence(16, 132, 1, L2), 1000)
+    assert (found.likely, found.least, found.lines) == (400, 400, 250)
+    assert found.most == pytest.approx(10 * (40 + 20))
+    assert (found.lonely, found.unused, found.again) == (0, 0, 0)
+
+
+def test_rows_beyond_l2_come_from_dram_again():
+    # the blocks hold 64 lines each, 100 MiB together: half of what L1 misses
+    found = fetched(COUNTED, Residence(8, (100 << 20) / 64 / 128, 1, L2), 100)
+    assert found.again == pytest.approx(10)
+
+
+def test_no_loads_no_figure():
+    assert fetched(ReuseCount(stored=4), Residence(16, 132, 1, L2), 0) is None
