@@ -6,6 +6,7 @@ Everything is real and started by lab's own commands, on the loopback: Dask's sc
 nannies, the processes in them, NVRTC, the executor of PTX. Only the GPU is left out, so that records are the same
 each time. At a random moment one of the four is killed by SIGKILL: a worker, its nanny, the scheduler or the client.
 What an operator would start again is started again: nanny and scheduler at once, the client with what is on the disk.
+What hosts have kept of builds is removed before each start, so that most moments have work under way.
 A run that ends by itself must equal the undisturbed one: every record, every file, every table; only durations and
 dates may differ. A client that loses the scheduler must end with exit code 3 and a sentence, and no output may hold a
 traceback.
@@ -34,6 +35,16 @@ import kill
 
 from lab.base import workers
 
+EXPERIMENT = """question: Does a run go on whatever is killed?
+operator: gemm
+problem: {m: [64, 128, 192, 256], n: 128, k: 64}
+emulate: {m: 64, n: 64, k: 32}
+kernels:
+  - {template: gemm/v1_coalesced.cu.j2}
+  - {template: gemm/v3_shared.cu.j2}
+  - {template: gemm/v4_padded.cu.j2}
+archs: [sm_90]
+"""
 PARTS = ("worker", "nanny", "scheduler", "client")
 LOST, NEVER = 3, 999
 """Exit code of a client that lost its scheduler; what stands for one of a client that never ended."""
@@ -111,15 +122,21 @@ class ClusterKiller:
         self.hosts = Hosts(folder)
         self.kills, self.finished, self.wrong = Counter[str](), 0, list[str]()
         self.codes: Counter[int] = Counter()
-        kill.COMMANDS = {"run": (kill.EXPERIMENT, ("--no-gpu", "--cluster", self.hosts.address, "--insecure"))}
+        kill.COMMANDS = {"run": (EXPERIMENT, ("--no-gpu", "--cluster", self.hosts.address, "--insecure"))}
         self._file = folder / "run.yaml"
-        self._file.write_text(kill.EXPERIMENT)
-        began = time.monotonic()
-        attempt = kill.begin("run", self._file, folder / "whole", again=False)
-        if (code := kill.wait_until(attempt, began + 600)) != 0:
-            raise RuntimeError(f"the run fails as it is, with {code}: {attempt.log.read_text()[-2000:]}")
-        self._seconds = time.monotonic() - began
+        self._file.write_text(EXPERIMENT)
+        for name in ("first", "whole"):  # the workers have started by the second one
+            began = time.monotonic()
+            attempt = self._begin(folder / name)
+            if (code := kill.wait_until(attempt, began + 600)) != 0:
+                raise RuntimeError(f"the run fails as it is, with {code}: {attempt.log.read_text()[-2000:]}")
+            self._seconds = time.monotonic() - began
         self._expected = kill.content(folder / "whole")
+
+    def _begin(self, place: Path) -> kill.Attempt:
+        """Begin a run, or go on with it; the hosts have kept nothing, so that there is work to be disturbed in."""
+        shutil.rmtree(self._folder / "cache", ignore_errors=True)
+        return kill.begin("run", self._file, place, again=any(place.glob("*.sqlite")))
 
     def chain(self, most: int) -> None:
         """Kill up to `most` times, one a run or more, until a run ends by itself; then compare."""
@@ -128,7 +145,7 @@ class ClusterKiller:
         place.with_suffix(".log").unlink(missing_ok=True)
         goal = sum(self.kills.values()) + most
         for _ in range(200):
-            attempt = kill.begin("run", self._file, place, again=any(place.glob("*.sqlite")))
+            attempt = self._begin(place)
             code = self._disturbed(attempt, goal)
             if rest := kill.left_behind(attempt.pid):
                 self.wrong.append(f"the client left {rest}")

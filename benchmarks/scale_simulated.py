@@ -149,7 +149,9 @@ def main() -> None:
     if asked.serve:
         asyncio.run(serve(address, asked.workers, asked.cards))
         return
-    env = workers.environment() | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])}
+    env = workers.environment() | {
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).resolve().parent), *filter(None, sys.path)])
+    }
     commands = (
         ["-m", "lab", "cluster", "scheduler", address, "--insecure"],
         [__file__, "--serve", *(f"--{name}={getattr(asked, name)}" for name in ("workers", "cards", "port"))],

@@ -5,7 +5,6 @@ An executor on a cluster (Dask, say) implements the same three members and can t
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import math
 import os
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -164,7 +164,8 @@ class ProcessExecutor:
             self._waiting.append(_Work(promised, message, timeout_s))
             if self._thread.ident is None:
                 self._thread.start()
-                atexit.register(self._kill_all)  # an executor whose context nobody left would hold the program
+                # an executor whose context nobody left would hold the program, and a process of multiprocessing, too
+                self._finalizer = Finalize(None, self.__exit__, (SystemExit, None, None), exitpriority=0)
         self._wake()
         return promised
 
@@ -180,7 +181,7 @@ class ProcessExecutor:
         if started:
             self._wake()
             self._thread.join()
-            atexit.unregister(self._kill_all)
+            self._finalizer.cancel()
         self._calls.close()
         self._call.close()
 
@@ -343,10 +344,6 @@ class ProcessExecutor:
         worker.process.join()
         worker.process.close()
         worker.pipe.close()
-
-    def _kill_all(self) -> None:
-        for worker in self._workers:
-            worker.process.kill()
 
 
 class _WorkerTraceback(Exception):  # noqa: N818 - the cause of an error, which prints where it was raised

@@ -148,9 +148,12 @@ def run(
 ) -> None:
     """Compile, inspect, predict, execute on the CPU and, with a GPU, measure every variant; write the report."""
     from lab.base import workers
+    from lab.gpu.process import ahead
 
     if cluster in {None, clusters.LOCAL}:
         workers.prepare()  # while this process imports, too
+        if gpu:
+            ahead.prepare()
     from lab.cli.live.run_account import RunAccount
     from lab.cli.live.serving import LivePage
     from lab.cli.progress import RunWatch
@@ -244,6 +247,10 @@ def tune(
     """Find the fastest kernel for each size by Tensile's protocol; write a report and a library."""
     from dataclasses import asdict
 
+    from lab.gpu.process import ahead
+
+    if gpu and cluster in {None, clusters.LOCAL}:
+        ahead.prepare()  # while this process imports
     from lab.cli.live.serving import LivePage
     from lab.cli.live.tune_account import TuneAccount
     from lab.cli.progress import TuneProgress

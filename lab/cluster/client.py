@@ -58,6 +58,9 @@ it 50 times a second beside a timing."""
 CONNECT_S = 30.0
 """Seconds to wait for the scheduler, and for the first worker."""
 
+_LOGGERS = ("distributed", "distributed.client", "distributed.gc", "tornado.application", "asyncio")
+"""Loggers of Dask and below it that write to the terminal; Dask gives each a level of its own."""
+
 _FRESH_S = 2.0
 """Seconds for which what is known of the workers counts as present."""
 
@@ -375,7 +378,8 @@ def connected(address: str, security: Any = None, *, wait_s: float = CONNECT_S) 
     import dask
     from distributed import Client
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # our own sentences say what is lost
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # our own sentences say what is lost
     with dask.config.set(SETTINGS):
         try:
             client = Client(address, security=security, timeout=wait_s, set_as_default=False, name="lab")

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 AGAIN_S = 2.0
 """Seconds between two attempts to reach the scheduler."""
 
-DASHBOARD = "127.0.0.1:8787"
-"""Where the dashboard is: it has no protection, so that only this host reaches it."""
+DASHBOARD, DASHBOARD_PORT = "127.0.0.1", 8787
+"""Where the dashboard is: it has no protection, so that only this host reaches it. Where its port is taken, Dask takes
+another one."""
 
 Tell = Callable[[str], None]
 """Shows a line to the user."""
@@ -82,12 +83,15 @@ async def _schedule(way: Way, tell: Tell) -> None:
         async with (
             _until_signal() as ended,
             Scheduler(
-                host=way.address, security=way.security, dashboard=shown, dashboard_address=DASHBOARD if shown else None
+                host=way.address,
+                security=way.security,
+                dashboard=shown,
+                dashboard_address=f"{DASHBOARD}:{DASHBOARD_PORT}" if shown else None,
             ) as scheduler,
         ):
             tell(f"the scheduler listens at {scheduler.address}")
             if shown:
-                tell(f"the dashboard is at http://{DASHBOARD}/status, on this host alone")
+                tell(f"the dashboard is at http://{DASHBOARD}:{scheduler.http_server.port}/status, on this host alone")
             await ended.wait()
 
 

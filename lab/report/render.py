@@ -14,7 +14,8 @@ from lab.base.files import write_atomically
 from lab.report.analysis import Analysis, analyse, load
 from lab.report.aside import HERE, Aside
 from lab.report.charts import vega
-from lab.report.charts.definition import Picture, Row
+from lab.report.charts.definition import Row
+from lab.report.charts.painting import draw_picture
 from lab.report.columns import Column
 from lab.report.gallery import chart_list, pictures
 from lab.report.page.page import page
@@ -70,13 +71,6 @@ def _render(analysis: Analysis, store: Store, listing_budget: int, folder: Path,
     except OSError as error:
         raise StoreError(f"{folder} cannot be written: {error}") from error
     return (folder / "index.html", *pngs, folder / "records.csv", folder / "records.json")
-
-
-def draw_picture(picture: Picture, folder: Path) -> Path:
-    """Draw a picture; matplotlib is imported only where that is done."""
-    from lab.report.charts import png  # noqa: PLC0415 - it takes the better part of a second
-
-    return png.draw(picture, folder)
 
 
 def to_csv(rows: Sequence[Row], columns: Sequence[Column]) -> str:

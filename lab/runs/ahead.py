@@ -20,7 +20,7 @@ from lab.store.database import Store
 TIMEOUT_S: Final = 3600.0
 """Most seconds for a report; that of 10,000 records takes half a minute."""
 
-PAINTERS: Final = ("lab.report.charts.png", "lab.report.variant.listings")
+PAINTERS: Final = ("lab.report.charts.painting", "lab.report.charts.png", "lab.report.variant.listings")
 """What the processes that draw pictures and make listings ready are forked with."""
 
 

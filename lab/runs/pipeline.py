@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -17,12 +18,13 @@ from lab.experiment.schema import ProfileModel, SearchModel
 from lab.experiment.space import Expansion, Point, expand, neighbours, nothing_left
 from lab.experiment.variants import Plan, Planned, plan, toolchains
 from lab.gpu.device import describe
+from lab.gpu.process import ahead
 from lab.gpu.process.cards import Card, Cards
 from lab.hardware.calibration import in_use
 from lab.hardware.gpus import gpu_for
 from lab.measured.timing import GpuDescription
 from lab.runs import flow
-from lab.runs.ahead import drawer
+from lab.runs.ahead import Drawer, drawer
 from lab.runs.baselines import BaselineWatch
 from lab.runs.controls import Controls, notes_on
 from lab.runs.counters import count
@@ -146,6 +148,8 @@ def run(
     """
     observer, services = observer or SilentObserver(), services or Services()
     services.prepare()
+    if options.measure and services.starts_ahead:
+        ahead.prepare()
     asked = _read(file, options, services)
     with ExitStack() as stack:
         store = stack.enter_context(Store(options.output or Path("reports") / asked.experiment.name, create=True))
@@ -161,9 +165,10 @@ def run(
         if done:
             observer.resumed(len(done))
         drawing = stack.enter_context(drawer(services.render))
-        cards = stack.enter_context(services.cards(asked.cards)) if asked.cards else None
+        measuring = stack.enter_context(ExitStack())
+        cards = measuring.enter_context(services.cards(asked.cards)) if asked.cards else None
         work = _work(asked, _recorder(asked.experiment, store, observer), cards, facts, emulate=options.emulate)
-        work.recorder.first = drawing.begin
+        work.recorder.first = partial(_get_ready, drawing, another_worker=cards is not None and services.starts_ahead)
         interrupted = False
         try:
             _sweep(work, done, services, options.jobs or workers.cores())
@@ -177,11 +182,21 @@ def run(
         facts = _final_facts(work, interrupted=interrupted)
         store.write_run(facts)
         observer.drawing()
-        pages = drawing(store)
+        with ThreadPoolExecutor(1) as beside:  # a GPU's worker takes a moment to end
+            ended = beside.submit(measuring.close)
+            pages = drawing(store)
+            ended.result()
         store.note("state", {"conditions": conditions, "finished": not interrupted and not options.followed})
         records = store.records() if options.held else ()
         each = (lambda: records) if options.held else partial(stored_records, store.folder)
         return RunOutcome(store.folder, facts, each, pages, interrupted, before)
+
+
+def _get_ready(drawing: Drawer, *, another_worker: bool) -> None:
+    """Begin what takes a while and is needed after the last record: the report, and the winner's fresh process."""
+    drawing.begin()
+    if another_worker:
+        ahead.prepare()
 
 
 @dataclass(frozen=True)
@@ -238,12 +253,14 @@ def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
         gpu_for(experiment.gpu)  # a GPU that is not in the table is reported before anything is built
     in_use()  # and so is a calibration that cannot be read
     strategy = experiment.search if experiment.search and experiment.search.strategy != "random" else None
-    searching = _searching(experiment, strategy) if strategy else None
-    expansion = None if searching else expand(experiment, max_variants=options.max_variants)
-    tools = toolchains(experiment)
-    cards, not_measured = services.find_cards(
-        measure=options.measure, every=bool(options.cluster), model=options.gpu_model
-    )
+    with ThreadPoolExecutor(1) as beside:  # a driver takes a moment to start, and so does a compiler
+        looking = beside.submit(
+            services.find_cards, measure=options.measure, every=bool(options.cluster), model=options.gpu_model
+        )
+        searching = _searching(experiment, strategy) if strategy else None
+        expansion = None if searching else expand(experiment, max_variants=options.max_variants)
+        tools = toolchains(experiment)
+        cards, not_measured = looking.result()
     gpu = cards[0].description if cards else None
     named = (describe.resolve(arch, gpu, key="archs", write=_NO_NATIVE) for arch in experiment.archs)
     archs = tuple(dict.fromkeys(named))

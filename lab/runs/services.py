@@ -64,3 +64,8 @@ class Services:
     build: BuildFunction = build
     read_counters: ReadCounters = profiles
     render: Callable[[Store], tuple[Path, ...]] = draw_report
+
+    @property
+    def starts_ahead(self) -> bool:
+        """Whether the cards' workers are processes of this one, which can be started before they are needed."""
+        return self.cards is LocalCards

@@ -9,23 +9,17 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import platform
 from dataclasses import dataclass
-from pathlib import Path
 
-import llvmlite
-import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from lab.operators.builtin import users_python
 from lab.predict.schedulers.estimate import Pace
 from lab.stages.emulate import EmulationTask
 from lab.stages.estimate import EstimateTask, execute
+from lab.stages.program import program
 from lab.store.model import EmulationRecord
 from lab.toolchain.cache import Cache, default_folder
-
-_ROOMS = ("base", "emulator", "hardware", "isa", "measured", "operators", "predict", "stages", "store", "templates")
-"""Rooms whose code decides what an execution gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +59,8 @@ def execution(task: EmulationTask, ptx: str, model: EstimateTask | None) -> tupl
 
 def key_of(task: EmulationTask, ptx: str, model: EstimateTask | None) -> str:
     """Return the SHA-256, in hex, of everything that decides an execution and the estimate that follows from it."""
-    facts = ("execution", _program(), ptx, repr(task), repr(model))
+    facts = ("execution", program(), ptx, repr(task), repr(model))
     return hashlib.sha256("\0".join(facts).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-@functools.cache
-def _program() -> str:
-    """Identity of what executes: this program's sources, and the versions of what it computes with."""
-    folder = Path(__file__).parents[1]
-    digest = hashlib.sha256(f"{np.__version__} {llvmlite.__version__} {platform.machine()}".encode())
-    for file in sorted(file for room in _ROOMS for file in (folder / room).rglob("*.py")):
-        digest.update(f"{file.relative_to(folder)}\0".encode() + file.read_bytes())
-    return digest.hexdigest()
 
 
 @functools.cache

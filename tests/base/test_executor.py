@@ -13,6 +13,7 @@ import traceback
 
 import pytest
 
+from lab.base import workers
 from lab.base.executor import ProcessExecutor, WorkerLostError
 
 
@@ -192,6 +193,19 @@ def test_leaving_after_an_error_does_not_wait_for_what_is_under_way():
 
     with pytest.raises(KeyboardInterrupt):
         press_ctrl_c()
+
+
+def leave_it_open():
+    assert ProcessExecutor(1).submit(double, 2, timeout_s=60).result(timeout=60) == 4
+
+
+def test_a_process_ends_whose_executor_nobody_left():
+    process = workers.context().Process(target=leave_it_open)  # type: ignore[attr-defined]  # each kind has its own
+    process.start()
+    process.join(60)
+    ended = process.exitcode
+    process.kill()
+    assert ended == 0
 
 
 def test_the_error_can_cross_a_process():

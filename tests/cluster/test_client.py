@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from played_cluster import PlayedClient, a_worker
 from lab.base.errors import ClusterError
 from lab.base.executor import WorkerLostError
 from lab.cluster import remote
-from lab.cluster.client import _MOST_ASKED, Cluster, _look_at_workers
+from lab.cluster.client import _LOGGERS, _MOST_ASKED, Cluster, _look_at_workers, connected
 from lab.cluster.contents import Contents
 from lab.cluster.identity import identity
 from lab.cluster.remote import WorkerAnswer
@@ -103,6 +104,27 @@ def test_another_lab_is_refused_by_name() -> None:
 def test_a_cluster_without_workers_says_what_starts_one() -> None:
     with Cluster(PlayedClient({}), "s") as cluster, pytest.raises(ClusterError, match="lab cluster worker tls://s"):
         _look_at_workers(cluster, 0.0, "tls://s:8786")
+
+
+def test_what_dask_logs_does_not_reach_the_terminal(monkeypatch) -> None:
+    distributed = pytest.importorskip("distributed")
+
+    def away(*_, **__):
+        raise OSError("nobody listens")
+
+    monkeypatch.setattr(distributed, "Client", away)
+    levels = {logging.getLogger(name): logging.getLogger(name).level for name in _LOGGERS}
+    with pytest.raises(ClusterError, match="nobody listens"), connected("tls://s:8786"):
+        pass
+    heard = [
+        name
+        for name in logging.root.manager.loggerDict
+        if name.split(".")[0] in {"distributed", "tornado"} and logging.getLogger(name).hasHandlers()
+        if logging.getLogger(name).isEnabledFor(logging.ERROR) and not logging.getLogger(name).propagate
+    ]
+    for logger, level in levels.items():
+        logger.setLevel(level)
+    assert not heard
 
 
 def test_leaving_takes_back_what_is_under_way() -> None:

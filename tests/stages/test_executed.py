@@ -84,7 +84,7 @@ def test_whatever_decides_an_execution_is_in_its_key(task, monkeypatch, change):
         "whole": {"whole": True},
     }
     if change == "program":
-        monkeypatch.setattr(executed, "_program", lambda: "a later one")
+        monkeypatch.setattr(executed, "program", lambda: "a later one")
     changed = replace(task, **others.get(change, {}))
     model: Any = SimpleNamespace(blocks_per_sm=2) if change == "model" else None
     assert key_of(changed, f"{PTX}\n" if change == "ptx" else PTX, model) != before

@@ -8,10 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from lab.base import workers
+from lab.base.workers import environment
 
 
 def free_port() -> int:
@@ -24,22 +25,45 @@ def free_port() -> int:
 class RealCluster:
     """A scheduler and workers. Use as a context manager: leaving it kills whatever is left of them."""
 
-    def __init__(self, folder: Path, *, jobs: int = 2) -> None:
-        self.folder, self.address, self.jobs = folder, f"tcp://127.0.0.1:{free_port()}", jobs
-        self.scheduler = self.started("scheduler")
-        self.worker = self.started("worker")
+    def __init__(self, folder: Path, *, jobs: int = 2, host: str = "127.0.0.1", workers: int = 1) -> None:
+        """Start them.
 
-    def started(self, what: str) -> subprocess.Popen[bytes]:
-        """Start one of the two."""
-        more = ["--jobs", str(self.jobs), "--no-gpus", "--host", "tcp://127.0.0.1"] if what == "worker" else []
+        Args:
+            folder: Of their logs and their cache.
+            jobs: CPU jobs of a worker.
+            host: Address at which they listen.
+            workers: How many workers.
+        """
+        self.folder, self.address, self.jobs, self._host = folder, f"tcp://{host}:{free_port()}", jobs, host
+        self._all: list[subprocess.Popen[bytes]] = []
+        self.scheduler = self.started("scheduler")
+        self.workers = [self.started("worker") for _ in range(workers)]
+
+    def started(
+        self, what: str, *, host: str = "", within: Sequence[str] = (), **variables: str
+    ) -> subprocess.Popen[bytes]:
+        """Start one of the two.
+
+        Args:
+            what: `scheduler` or `worker`.
+            host: Address at which a worker listens, where it is another one.
+            within: What is put before the command, so that it runs on a host of its own.
+            variables: Of its environment.
+        """
+        more = ["--jobs", str(self.jobs), "--no-gpus", "--host", f"tcp://{host or self._host}"]
         with (self.folder / f"{what}.log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "lab", "cluster", what, self.address, "--insecure", *more],
+            process = subprocess.Popen(
+                [
+                    *(*within, sys.executable, "-m", "lab", "cluster", what, self.address, "--insecure"),
+                    *(more if what == "worker" else ()),
+                ],
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env=workers.environment() | {"LAB_CACHE_DIR": str(self.folder / "cache")},
+                env=environment() | {"LAB_CACHE_DIR": str(self.folder / "cache")} | variables,
             )
+        self._all.append(process)
+        return process
 
     def log(self, what: str) -> str:
         """What one of the two has printed."""
@@ -49,7 +73,7 @@ class RealCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in (self.worker, self.scheduler):
+        for process in self._all:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()

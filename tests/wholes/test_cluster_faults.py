@@ -7,6 +7,8 @@ import os
 import select
 import signal
 from concurrent.futures import wait
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from real_cluster import RealCluster
@@ -15,8 +17,13 @@ from lab.base.errors import ClusterError
 from lab.base.executor import WorkerLostError
 from lab.cluster.client import SURVIVED, connected
 from lab.cluster.executor import DaskExecutor
+from lab.stages.build import BuildTask, build
+from lab.toolchain.base import CompileRequest
+from lab.toolchain.nvrtc.compiler import find_nvrtcs
 
 pytest.importorskip("distributed")
+
+KERNEL = CompileRequest('extern "C" __global__ void k(float *out) { out[threadIdx.x] = 1; }', "k.cu", "sm_90")
 
 
 def kill_workers(cluster, besides=()):
@@ -33,6 +40,9 @@ def kill_workers(cluster, besides=()):
 def test_nothing_is_lost_with_workers_and_a_lost_scheduler_is_named(tmp_path) -> None:
     with RealCluster(tmp_path) as real, connected(real.address) as cluster, DaskExecutor(cluster) as executor:
         assert executor.workers == 2
+        (compiler, *_) = find_nvrtcs()
+        theirs = replace(compiler, library=Path("/theirs/libnvrtc.so"), header_folder=Path("/theirs/include"))
+        built = executor.submit(build, [BuildTask(theirs, KERNEL, ("k",))], timeout_s=60)
         source = "x" * 100_000
         under_way = [executor.submit(select.select, [], [], [], 1.0, timeout_s=60) for _ in range(2)]
         waiting = [executor.submit(operator.concat, source, str(n), timeout_s=60) for n in range(20)]
@@ -40,6 +50,7 @@ def test_nothing_is_lost_with_workers_and_a_lost_scheduler_is_named(tmp_path) ->
         dies = executor.submit(os._exit, 7, timeout_s=60)
         kill_workers(cluster)
         assert [one.result(timeout=120) for one in waiting] == [source + str(n) for n in range(20)]
+        assert built.result(timeout=120)[0].build.cubin == compiler.compile(KERNEL).cubin
         assert not wait(under_way, timeout=120).not_done
         with pytest.raises(TimeoutError, match="stopped after"):
             hangs.result(timeout=120)

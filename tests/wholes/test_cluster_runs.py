@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import os
+import select
 import signal
 import stat
 import subprocess
@@ -13,10 +14,12 @@ import time
 from pathlib import Path
 
 import pytest
+from apart import Host, skip_unless_allowed, with_mounts
 from real_cluster import RealCluster
 
 from lab.base import workers
 from lab.cluster.client import connected
+from lab.toolchain.nvrtc.compiler import find_nvrtcs
 
 pytest.importorskip("distributed")
 
@@ -48,12 +51,23 @@ def experiment(tmp_path_factory):
     return folder / "scale.yaml"
 
 
-def started(experiment, name, *words):
-    """`lab run` in a process of its own; its output goes to a file."""
+def started(experiment, name, *words, within=()):
+    """`lab run` in a process of its own, on the host of `within`; its output goes to a file."""
     folder = experiment.parent
     with (folder / f"{name}.log").open("wb") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "lab", "run", str(experiment), "--no-gpu", "-o", str(folder / name), *words],
+            [
+                *within,
+                sys.executable,
+                "-m",
+                "lab",
+                "run",
+                str(experiment),
+                "--no-gpu",
+                "-o",
+                str(folder / name),
+                *words,
+            ],
             stdout=log,
             stderr=log,
             env=workers.environment() | {"LAB_CACHE_DIR": str(folder / f"{name}-cache")},
@@ -85,31 +99,145 @@ def test_two_clients_of_one_cluster_have_the_records_of_a_run_without_one(experi
     assert rows(experiment, "one") == rows(experiment, "other") == undisturbed
 
 
+@contextlib.contextmanager
+def frozen(host):
+    """Stop every process of a host, and let them go on afterwards."""
+    stopped = processes_of(host.pid)
+    for process in stopped:
+        os.kill(process, signal.SIGSTOP)
+    yield
+    for process in stopped:
+        os.kill(process, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def cut_off(cable):
+    """Cut a cable, and mend it afterwards."""
+    cable.cut()
+    yield
+    cable.mend()
+
+
+def until_there_are(cluster, number):
+    """Wait for workers to come or to go."""
+    until = time.monotonic() + 180
+    while len(cluster.members()) != number:
+        assert time.monotonic() < until
+        cluster.forget_members()
+
+
+def until_it_works(cluster, client):
+    """Wait until a client's work is under way."""
+    while not any(cluster._client.processing().values()):
+        assert client.poll() is None
+
+
 @pytest.mark.thorough
-def test_a_host_that_vanishes_and_comes_back_costs_time_alone(experiment, undisturbed, tmp_path):
-    with RealCluster(tmp_path) as real, connected(real.address) as cluster:
-        first = real.worker
-        real.worker = real.started("worker")
-        try:
-            while len(cluster.members()) < 2:
-                cluster.forget_members()
-            client = started(experiment, "frozen", "--cluster", real.address, "--insecure")
-            while not any(cluster._client.processing().values()):
-                assert client.poll() is None
-            stopped = processes_of(first.pid)
-            for process in stopped:
-                os.kill(process, signal.SIGSTOP)  # it answers nothing any more, as behind a cable that was pulled
+def test_a_host_that_is_frozen_and_goes_on_costs_time_alone(experiment, undisturbed, tmp_path):
+    with RealCluster(tmp_path, workers=2) as real, connected(real.address) as cluster:
+        until_there_are(cluster, 2)
+        client = started(experiment, "frozen", "--cluster", real.address, "--insecure")
+        until_it_works(cluster, client)
+        with frozen(real.workers[0]):
             assert client.wait(400) == 0
-            for process in stopped:
-                os.kill(process, signal.SIGCONT)
-            until = time.monotonic() + 120
-            while len(cluster.members()) < 2:
-                assert time.monotonic() < until
-                cluster.forget_members()
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(first.pid, signal.SIGKILL)
+        until_there_are(cluster, 2)
     assert rows(experiment, "frozen") == undisturbed
+
+
+@pytest.mark.thorough
+def test_a_host_whose_cable_is_pulled_out_and_in_costs_time_alone(experiment, undisturbed, tmp_path):
+    skip_unless_allowed()
+    with Host() as far, RealCluster(tmp_path, host=far.here) as real, connected(real.address) as cluster:
+        real.started("worker", host=far.there, within=far.within)
+        until_there_are(cluster, 2)
+        client = started(experiment, "pulled", "--cluster", real.address, "--insecure")
+        until_it_works(cluster, client)
+        with cut_off(far):
+            assert client.wait(400) == 0
+        until_there_are(cluster, 2)
+    assert rows(experiment, "pulled") == undisturbed
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("long", [False, True])
+def test_the_only_host_comes_back_to_its_run(experiment, undisturbed, tmp_path, long):
+    skip_unless_allowed()
+    name = f"back-{long}"
+    with Host() as far, RealCluster(tmp_path, host=far.here, workers=0) as real:
+        real.started("worker", host=far.there, within=far.within)
+        with connected(real.address) as cluster:
+            client = started(experiment, name, "--cluster", real.address, "--insecure")
+            until_it_works(cluster, client)
+            with cut_off(far):
+                if long:
+                    until_there_are(cluster, 0)
+                else:
+                    select.select([], [], [], 5.0)
+            assert client.wait(400) == 0
+    assert rows(experiment, name) == undisturbed
+
+
+@pytest.mark.thorough
+def test_a_client_whose_cable_is_pulled_ends_with_a_sentence_and_goes_on(experiment, undisturbed, tmp_path):
+    skip_unless_allowed()
+    with Host() as far, RealCluster(tmp_path, host=far.here) as real, connected(real.address) as cluster:
+        asked = ("--cluster", real.address, "--insecure")
+        client = started(experiment, "away", *asked, within=far.within)
+        until_it_works(cluster, client)
+        with cut_off(far):
+            assert client.wait(120) == 3
+        said = (experiment.parent / "away.log").read_text()
+        assert "was lost" in said
+        assert "Traceback" not in said
+        assert started(experiment, "away", *asked, "--resume", within=far.within).wait(300) == 0
+    assert rows(experiment, "away") == undisturbed
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_host_whose_disk_is_full_loses_no_record(experiment, undisturbed, tmp_path, alone):
+    skip_unless_allowed()
+    disk, name = tmp_path / "disk", f"full-{alone}"
+    disk.mkdir()
+    with RealCluster(tmp_path, workers=0 if alone else 1) as real:
+        small = real.started(
+            "worker",
+            within=with_mounts(f"-t tmpfs -o size=256k none {disk}"),
+            LAB_CLUSTER_HOST="small",
+            LAB_CACHE_DIR=str(disk / "cache"),
+            TMPDIR=str(disk),
+        )
+        with connected(real.address) as cluster:
+            until_there_are(cluster, 1 if alone else 2)
+        seen = Path(f"/proc/{small.pid}/root{disk}")  # only its own processes see what is mounted there
+        fill(seen)
+        assert started(experiment, name, "--cluster", real.address, "--insecure").wait(300) == 0
+        assert os.statvfs(seen).f_bavail == 0
+    assert rows(experiment, name) == undisturbed
+
+
+def fill(folder):
+    """Write until there is no more room."""
+    with (folder / "filling").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+@pytest.mark.thorough
+def test_a_host_with_its_compilers_elsewhere_takes_part(experiment, undisturbed, tmp_path):
+    skip_unless_allowed()
+    (compiler, *_) = find_nvrtcs()
+    wheels, elsewhere = compiler.library.parents[2], tmp_path / "compilers" / "theirs" / "nvidia"
+    elsewhere.mkdir(parents=True)
+    with RealCluster(tmp_path, workers=0) as real:
+        real.started(
+            "worker",
+            within=with_mounts(f"--bind {wheels} {elsewhere}", f"-t tmpfs none {wheels}"),
+            LAB_COMPILERS=str(tmp_path / "compilers"),
+            PATH=f"{elsewhere / compiler.library.parents[1].name / 'bin'}:{os.environ['PATH']}",
+        )
+        assert started(experiment, "elsewhere", "--cluster", real.address, "--insecure").wait(300) == 0
+    assert rows(experiment, "elsewhere") == undisturbed
 
 
 def processes_of(session):

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Final, Protocol
 
-from lab.base import workers
 from lab.gpu.device.backend import Backend
-from lab.gpu.process.worker import main
+from lab.gpu.process import ahead
 
 _KILL_TIMEOUT_S: Final = 30.0
 """The driver stops a running kernel before the process is gone."""
@@ -161,26 +158,13 @@ class WorkerProcess:
 def start_worker(backend: Callable[[], Backend]) -> WorkerProcess:
     """Start a worker process.
 
+    That is the one that was prepared, if there is one: see `lab.gpu.process.ahead`.
+
     Args:
         backend: Called in the worker to open the device. It must be importable there: a function or class of a module.
     """
-    context = multiprocessing.get_context("spawn")
-    connection, theirs = context.Pipe()
-    process = context.Process(target=main, args=(theirs, backend), name="lab-gpu", daemon=True)
-    with workers.handed_down(), _ignoring_interrupts():
-        process.start()
-    theirs.close()  # only the worker holds its end now, so its death closes the pipe
-    return WorkerProcess(process, connection)
-
-
-@contextlib.contextmanager
-def _ignoring_interrupts() -> Iterator[None]:
-    """Let a process that is started meanwhile ignore SIGINT from its first instruction on, since exec keeps that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set handlers; the worker sets its own a moment later
-        return
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
+    process, connection = ahead.take() or ahead.started(imports=False)
+    worker = WorkerProcess(process, connection)
+    with contextlib.suppress(WorkerEndedError):  # whoever waits for its first message hears how it ended
+        worker.send(backend, "starting")
+    return worker

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
@@ -147,8 +148,13 @@ class GpuSession:
         Raises:
             MissingToolError: It cannot start.
         """
-        self.close()
-        return self.start()
+        link, self._link = self._link, None
+        with ThreadPoolExecutor(1) as beside:  # giving a context up takes a moment, as making one does
+            ended = beside.submit(link.stop) if link is not None else None
+            found = self.start()
+            if ended is not None:
+                ended.result()
+        return found
 
     def close(self) -> None:
         """End the worker in order; kill it if it does not answer."""

@@ -12,6 +12,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from lab.base.passing import Passed
+
 BYTES = 16
 NO_BARRIER = 7
 _SHIFT = 105 - 64
@@ -19,7 +21,7 @@ _WORDS = struct.Struct("<QQ")
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class Control(Passed):
     """Scheduling bits of one instruction.
 
     Attributes:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from lab.base.passing import Passed
 from lab.base.warp import BANK_BYTES, BANKS, WARP_SIZE
 from lab.isa.classes import bytes_per_lane
 from lab.isa.mix import KernelMix
@@ -34,7 +35,7 @@ class Unit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Passed):
     """One instruction as the model issues it.
 
     Attributes:

@@ -19,7 +19,6 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
-from numpy.typing import NDArray
 from PIL import Image
 
 from lab.report.charts import style
@@ -46,6 +45,8 @@ from lab.store.figures import text
 DPI: Final = 160
 COLOURS: Final = 128
 """Size of a PNG's palette."""
+PACKED: Final = 8
+"""zlib's level: 2 % larger files than with 9 in half of the time, which is a sixth of what a picture takes."""
 _MOST_FLAT: Final = 4096
 """Colours of a picture of which a frequency says which ones matter."""
 WIDTH: Final = 7.5
@@ -92,7 +93,7 @@ def save(figure: Figure, path: Path, title: str) -> Path:
     canvas: Any = FigureCanvasAgg(figure)  # its methods are untyped
     canvas.draw()
     with_palette(Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")).save(
-        path, optimize=True, dpi=(DPI, DPI)
+        path, compress_level=PACKED, dpi=(DPI, DPI)
     )
     return path
 
@@ -110,15 +111,12 @@ def with_palette(image: Image.Image) -> Image.Image:
     palette = found[:COLOURS]
     nearest = ((found[:, None] - palette) ** 2).sum(axis=2).argmin(axis=1)
     place = np.zeros(1 << 24, np.uint8)
-    place[_codes(found)] = nearest
-    made = Image.fromarray(place[_codes(np.asarray(image))])
+    place[found @ np.array([1, 1 << 8, 1 << 16])] = nearest
+    # a pixel's four bytes as one number, without the opacity: multiplying every one takes ten times as long
+    codes = np.asarray(image.convert("RGBA")).view("<u4")[..., 0] & 0xFFFFFF
+    made = Image.fromarray(place[codes])
     made.putpalette(palette.astype(np.uint8).tobytes())
     return made
-
-
-def _codes(colours: NDArray[np.integer]) -> NDArray[np.uint32]:
-    """Colours, of which the last axis holds red, green and blue from 0 to 255, as one number each."""
-    return np.asarray(colours @ np.array([1, 1 << 8, 1 << 16], np.uint32), np.uint32)
 
 
 def _figure(height: float, columns: int = 1, rows: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:  # noqa: ANN401 - handed to matplotlib

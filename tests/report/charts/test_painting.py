@@ -1,0 +1,19 @@
+"""What a process that draws pictures has to import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from lab.base import workers
+from lab.runs.ahead import PAINTERS
+
+
+def test_a_painter_imports_nothing_of_what_makes_the_page():
+    code = (
+        f"import sys, {', '.join(PAINTERS)}; print([n for n in ('altair', 'jsonschema', 'jinja2') if n in sys.modules])"
+    )
+    asked = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=workers.environment()
+    )
+    assert asked.stdout.strip() == "[]"
