@@ -211,23 +211,25 @@ def assembled_ptx_of(source):
 
 
 def settings_and_layouts():
-    """Every setting with its layouts, types, and the share of sizes that it sees: one of four, or one of eight.
+    """Every setting with its layouts, types, and the share of sizes that it sees: one of eight.
 
     A template's own setting and those of `TILES` and `VECTORS` see all four layouts. Each further setting sees two that
     together transpose both operands and neither; neighbouring settings take turns with the pairs, and with the sizes.
-    With float64 every setting sees one layout, and settings take turns with all four; the others are left to the
-    thorough tests.
+    With float64 every setting sees one layout, and settings take turns with all four. The other layouts with float64,
+    and the other half of the sizes where a setting sees all layouts, are left to the thorough tests.
     """
     pairs = (("nn", "tt"), ("nt", "tn"))
     for number, (key, (name, given)) in enumerate(zip(IDS, VARIANTS, strict=True)):
         further = key in SGEMM or key in TENSILE
         for layout in pairs[number % 2] if further else LAYOUTS:
-            place, shares = LAYOUTS.index(layout), 8 if further else 4
-            share = (place + 4 * (number // 2 % 2) if further else place, shares)
+            share = LAYOUTS.index(layout) + 4 * (number // 2 % 2)
             for dtype in ("float32", "float64"):
                 rare = dtype == "float64" and layout != pairs[number % 2][number // 2 % 2]
                 marks = [pytest.mark.thorough] if rare else []
                 yield pytest.param(name, given, layout, dtype, share, id=f"{key}-{layout}-{dtype}", marks=marks)
+                if not further:
+                    of = (name, given, layout, dtype, (share + 4) % 8)
+                    yield pytest.param(*of, id=f"{key}-{layout}-{dtype}-other sizes", marks=pytest.mark.thorough)
 
 
 @pytest.mark.parametrize(("name", "given", "layout", "dtype", "share"), list(settings_and_layouts()))
@@ -235,7 +237,7 @@ def test_every_template_is_right_and_clean(name, given, layout, dtype, share):
     gemm = operator("gemm")
     sizes = VECTOR_SIZES if name == VECTOR else SIZES
     for i, ((m, n, k), (alpha, beta)) in enumerate(itertools.product(sizes, FACTORS)):
-        if i and i % share[1] != share[0]:
+        if i and i % 8 != share:
             continue  # each sees the smallest size, and its share of the other sizes and factors
         shape = {"m": m, "n": n, "k": k, "dtype": dtype, "layout": layout}
         # slack behind the columns: none, some that breaks the alignment of vectors, some that keeps it
@@ -267,11 +269,22 @@ def test_no_template_is_left_out():
     assert {name for name, _ in (*VARIANTS, *MOVES)} == known
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-@pytest.mark.parametrize(("name", "given"), MOVES)
-def test_every_move_is_right_and_clean(name, given, dtype):
+def moves_and_types():
+    """Every move with every shape in float32; of the shapes, the other types see every second one and take turns."""
+    for number, (name, given) in enumerate(MOVES):
+        yield pytest.param(name, given, "float32", (0, 1), id=f"{number}-{name}-float32")
+        for turn, dtype in enumerate(("float64", "float16")):
+            for half in range(2):
+                marks = [pytest.mark.thorough] if (number + turn + half) % 2 else []
+                yield pytest.param(name, given, dtype, (half, 2), id=f"{number}-{name}-{dtype}-{half}", marks=marks)
+
+
+@pytest.mark.parametrize(("name", "given", "dtype", "share"), list(moves_and_types()))
+def test_every_move_is_right_and_clean(name, given, dtype, share):
     move = operator(name.partition("/")[0])
     for i, (m, n) in enumerate(SHAPES):
+        if i % share[1] != share[0]:
+            continue
         shape = {"m": m, "n": n, "dtype": dtype}
         leading = {key: move.problem(shape)[key] + (0, 3, 8)[i % 3] for key in ("lda", "ldb")}
         done, _ = executed(name, given, move.problem({**shape, **leading}))

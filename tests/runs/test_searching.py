@@ -188,9 +188,9 @@ def test_times_of_another_space_are_refused(made, tmp_path, text, why):
 
 def test_options_are_an_axis(made):
     text = EXPERIMENT + "options: [[], [--maxrregcount=32], [-Xptxas=-O1]]\n"
-    outcome = made("strategy: genetic, evaluations: 20, stop: null", text=text)
+    outcome = made("strategy: genetic, evaluations: 6, stop: null", text=text)
     assert len({record.options for record in outcome.records}) > 1
-    assert len(outcome.records) == 20
+    assert len(outcome.records) == 6
 
 
 def test_several_problems_are_searched_each(made):

@@ -5,6 +5,7 @@ import itertools
 import os
 
 import pytest
+from compiling import ptx_of
 
 from lab.base.errors import UserError
 from lab.isa.mix import module_mix
@@ -12,8 +13,6 @@ from lab.isa.ptx.module import read_ptx
 from lab.operators.builtin import operator
 from lab.templates import front_matter as kernels
 from lab.templates.instance import Instance
-from lab.toolchain.base import CompileRequest
-from lab.toolchain.select import toolchain
 
 ROOTS = kernels.search_path()
 NAMES = [name for name in kernels.available(ROOTS) if name.startswith("gemm/")]
@@ -55,7 +54,7 @@ def mix_of(name, problem, **given):
 
 @functools.lru_cache(maxsize=8)
 def mixes_of(source):
-    return module_mix(read_ptx(toolchain("nvrtc").compile(CompileRequest(source, "kernel.cu", "sm_90")).ptx))
+    return module_mix(read_ptx(ptx_of(source)))
 
 
 @pytest.mark.parametrize("name", NAMES)

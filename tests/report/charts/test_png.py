@@ -46,9 +46,13 @@ def words(figure: Figure) -> list[str]:
     return [said for text in figure.findobj(Text) if (said := as_(Text, text).get_text())]
 
 
-def test_a_png_is_twelve_hundred_pixels_wide_with_a_small_palette(analysed, tmp_path):
+@pytest.mark.parametrize("share", [1, 4], ids=["as users get them", "a quarter of the pixels a side"])
+def test_a_png_is_twelve_hundred_pixels_wide_with_a_small_palette(analysed, tmp_path, monkeypatch, share):
     a = analysed("sweep")
-    for picture in pictures(a, chart_list(a)):
+    every = pictures(a, chart_list(a))
+    assert round(png.WIDTH * png.DPI) == 1200
+    monkeypatch.setattr(png, "DPI", png.DPI // share)
+    for picture in every[:2] if share == 1 else every:
         with Image.open(png.draw(picture, tmp_path)) as image:
             assert image.format == "PNG"
             assert image.width == round(png.WIDTH * png.DPI)

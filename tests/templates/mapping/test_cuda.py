@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from compiling import ptx_of
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from mappings import mappings
@@ -13,8 +14,6 @@ from mappings import mappings
 from lab.emulator.api import launch
 from lab.isa.ptx.module import read_ptx
 from lab.templates.mapping.text import parse
-from lab.toolchain.base import CompileRequest
-from lab.toolchain.select import toolchain
 
 KERNEL = """
 extern "C" __global__ void kernel_{number}(int *out, int n)
@@ -38,7 +37,7 @@ def source(number, mapping):
 @settings(max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 def test_the_generated_code_touches_what_the_map_says(cases):
     text = "".join(source(number, mapping) for number, (mapping, _) in enumerate(cases))
-    module = read_ptx(toolchain("nvrtc").compile(CompileRequest(text, "kernel.cu", "sm_90")).ptx)
+    module = read_ptx(ptx_of(text))
     for number, (mapping, length) in enumerate(cases):
         out = np.full(length, -1, np.int32)
         done = launch(module, f"kernel_{number}", 1, mapping.threads, [out, length])
