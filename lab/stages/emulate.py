@@ -134,6 +134,8 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     steps = _steps(task, done)
     counts = [step.executed for step in steps if step.executed is not None]
     findings = tuple(finding for one in done for finding in one.findings)
+    grown = _growth(task, ptx, steps) if largest <= tolerance and not findings and _is_quick(counts) else {}
+    whole, of_block = ({name: powers[i] for name, powers in grown.items()} for i in (0, 1))
     return EmulationRecord(
         problem=task.problem,
         launches=steps,
@@ -150,7 +152,8 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         lines=alike(line for one in done for line in one.lines),
         bytes_needed=computed.bytes_moved(problem),
         flops=computed.flops(problem),
-        growth=_growth(task, ptx, steps) if largest <= tolerance and not findings and _is_quick(counts) else {},
+        growth=whole,
+        growth_of_block=of_block,
     )
 
 
@@ -162,13 +165,16 @@ def _is_quick(counts: Sequence[ExecutedCounts]) -> bool:
 _QUICK = 20_000_000
 
 
-def _growth(task: EmulationTask, ptx: str, steps: Sequence[EmulatedStep]) -> Mapping[str, float]:
+def _growth(task: EmulationTask, ptx: str, steps: Sequence[EmulatedStep]) -> Mapping[str, tuple[float, float]]:
     """Return the power with which what is executed grows with each halved size; sizes that cannot be halved are absent.
 
     Two sizes tell it where loops run as often as the size or its square says. What each block does once would hide
     that in a small problem, so that what is executed in loops is compared, where both sizes execute loops.
+
+    Returns:
+        By size, the power of the whole, and that of a block in the mean.
     """
-    found: dict[str, float] = {}
+    found: dict[str, tuple[float, float]] = {}
     for half in task.halved:
         smaller = replace(task, launches=half.launches, problem=half.problem, halved=())
         with contextlib.suppress(LabError):  # a kernel need not bear every size
@@ -178,8 +184,14 @@ def _growth(task: EmulationTask, ptx: str, steps: Sequence[EmulatedStep]) -> Map
             if not done[-1].findings and len(done) == len(steps):
                 ratio = growth_between(_steps(smaller, done), steps)
                 if ratio is not None:
-                    found[half.name] = math.log(ratio) / math.log(half.ratio)
+                    blocks = _blocks(task.launches) / _blocks(half.launches)
+                    each = math.log(half.ratio)
+                    found[half.name] = math.log(ratio) / each, math.log(ratio / blocks) / each
     return found
+
+
+def _blocks(launches: Launches) -> int:
+    return sum(math.prod(step.grid) for step in launches.steps)
 
 
 def growth_between(smaller: Sequence[EmulatedStep], larger: Sequence[EmulatedStep]) -> float | None:

@@ -3,18 +3,23 @@
 Where throughput counts operations, these say it. Else the least bytes of the problem do, unless what was executed at
 half of a size shows that instructions grow faster than bytes (`EmulationRecord.growth`): a row of attention reads all
 keys, so that twice the queries and twice the keys are four times the work on twice the bytes.
+
+Threads beyond the data either leave at once, so that the instructions of all threads grow by whole powers of the
+sizes; or they compute something that nobody keeps, so that those of a block do, and the grids at both sizes say how
+many blocks there are. A small problem rarely fills its blocks evenly: only one of the two then shows whole powers, the
+same ones in all variants.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
 from lab.measured.timing import Merit
-from lab.store.model import VariantRecord
+from lab.store.model import LaunchRecord, VariantRecord
 
 _REGULAR: Final = 0.1
 """How far a power may lie from a whole number: what a block does once, and tiles filled in part, shift it so much."""
@@ -36,6 +41,33 @@ class Growth:
     most: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Powers:
+    """The powers that the variants of one problem showed, by size, of all blocks together or of one."""
+
+    shown: Mapping[str, tuple[float, ...]]
+
+    @property
+    def middle(self) -> Mapping[str, float]:
+        return {name: median(found) for name, found in self.shown.items()}
+
+    @property
+    def away(self) -> float:
+        """How far the variants are from whole powers that all share, at the worst size, in the mean."""
+        return max(
+            sum(abs(one - round(self.middle[name])) for one in found) / len(found) for name, found in self.shown.items()
+        )
+
+    def growth(self, ratios: Mapping[str, float], blocks: float) -> Growth:
+        """Return what the sizes' ratios make, for so many times as many blocks; 1 likely where it is not regular."""
+        powers = self.middle
+        most = blocks * math.prod(ratio ** powers[name] for name, ratio in ratios.items())
+        if any(abs(power - round(power)) > _REGULAR for power in powers.values()):
+            return Growth(1.0, most)
+        likely = blocks * math.prod(ratio ** round(powers[name]) for name, ratio in ratios.items())
+        return Growth(likely, likely)
+
+
 def declared(record: VariantRecord) -> float:
     """The work of the real problem over that of the small one: operations where they count, else bytes."""
     done = record.emulation
@@ -44,28 +76,40 @@ def declared(record: VariantRecord) -> float:
     return record.bytes_moved / done.bytes_needed if done is not None and done.bytes_needed else 1.0
 
 
-def counted(records: Sequence[VariantRecord]) -> Growth | None:
-    """How often as many instructions the variants of one problem execute at the real size.
+def counted(records: Sequence[VariantRecord]) -> dict[str, Growth]:
+    """How often as many instructions the variants of one problem execute at the real size, by variant id.
 
     Returns:
-        None where a size that differs was not halved in any variant, or throughput counts operations.
+        Nothing where a size that differs was not halved in any variant, or throughput counts operations.
     """
-    powers: dict[str, list[float]] = {}
     ratios: dict[str, float] = {}
     for record in records:
         if record.emulation is None or record.merit is Merit.TFLOPS:
-            return None
+            return {}
         ratios |= _ratios(record)
-        for name, power in record.emulation.growth.items():
-            powers.setdefault(name, []).append(power)
-    if not ratios or not ratios.keys() <= powers.keys():
-        return None
-    by_size = {name: median(powers[name]) for name in ratios}
-    most = math.prod(ratio ** by_size[name] for name, ratio in ratios.items())
-    if any(abs(power - round(power)) > _REGULAR for power in by_size.values()):
-        return Growth(1.0, most)
-    likely = math.prod(ratio ** round(by_size[name]) for name, ratio in ratios.items())
-    return Growth(likely, likely)
+    done = [record.emulation for record in records if record.emulation is not None]
+    whole = _powers([one.growth for one in done], ratios)
+    of_block = _powers([one.growth_of_block for one in done], ratios)
+    if not ratios or whole is None:
+        return {}
+    if of_block is None or whole.away <= of_block.away:
+        growth = whole.growth(ratios, 1.0)
+        return {record.variant: growth for record in records}
+    return {record.variant: of_block.growth(ratios, _blocks(record)) for record in records}
+
+
+def _powers(found: Sequence[Mapping[str, float]], ratios: Mapping[str, float]) -> _Powers | None:
+    """What variants showed of the sizes that differ; None where no variant showed one of them."""
+    shown = {name: tuple(powers[name] for powers in found if name in powers) for name in ratios}
+    return _Powers(shown) if all(shown.values()) else None
+
+
+def _blocks(record: VariantRecord) -> float:
+    """Blocks of all launches over those of the small problem."""
+    real: Sequence[LaunchRecord | None] = [step.launch for step in record.steps] or [record.launch]
+    assert record.emulation is not None  # noqa: S101 - the caller looked
+    small = sum(math.prod(step.launch.grid) for step in record.emulation.launches)
+    return sum(math.prod(one.grid) for one in real if one is not None) / small if small else 1.0
 
 
 def works(records: Sequence[VariantRecord]) -> dict[str, Growth]:
@@ -76,11 +120,11 @@ def works(records: Sequence[VariantRecord]) -> dict[str, Growth]:
     shown = counted(records)
     found = {}
     for record in records:
-        least = declared(record)
-        if shown is None:
+        least, grown = declared(record), shown.get(record.variant)
+        if grown is None:
             found[record.variant] = Growth(least, least)
         else:
-            likely, most = (x if x > _CLEARLY * least else least for x in (shown.likely, shown.most))
+            likely, most = (x if x > _CLEARLY * least else least for x in (grown.likely, grown.most))
             found[record.variant] = Growth(likely, max(likely, most))
     return found
 

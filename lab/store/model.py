@@ -178,6 +178,7 @@ class EmulationRecord:
         flops: Floating-point operations of the problem at the emulated size; 0 where that is not known.
         growth: The power with which what is executed grows with sizes of the problem, by size: 1 where twice the size
             needs twice the instructions. Sizes for which that was not tried are absent.
+        growth_of_block: The same for what each block executes, in the mean.
     """
 
     problem: Mapping[str, Scalar]
@@ -194,6 +195,7 @@ class EmulationRecord:
     bytes_needed: int = 0
     flops: int = 0
     growth: Mapping[str, float] = field(default_factory=dict)
+    growth_of_block: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def entry(self) -> str:

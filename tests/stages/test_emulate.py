@@ -262,6 +262,13 @@ $done:
     missing = HalvedSize("gone", 2.0, replace(task.launches, steps=(replace(task.launches.steps[0], entry="no"),)), {})
     # in loops: 7 a row and 3 an element, less the branches that are not taken: one a row, and the last
     power = math.log2((32 * (3 * 32 + 7 - 1) - 1) / (16 * (3 * 16 + 7 - 1) - 1))
-    assert emulate(replace(task, halved=(half,)), ptx).growth == {"m": pytest.approx(power)}
+    done = emulate(replace(task, halved=(half,)), ptx)
+    assert done.growth == done.growth_of_block == {"m": pytest.approx(power)}
+    (step,) = task.launches.steps
+    grid = replace(task, launches=replace(task.launches, steps=(replace(step, grid=(2, 1, 1)),)), halved=(half,))
+    first = "mov.u32 %r2, %ctaid.x;\n    mov.u32 %r3, %tid.x;\n    or.b32 %r2, %r2, %r3;"
+    two = emulate(grid, ptx.replace("mov.u32 %r2, %tid.x;", first))  # the second block leaves at once
+    assert two.growth == {"m": pytest.approx(power)}
+    assert two.growth_of_block == {"m": pytest.approx(power - 1)}
     assert emulate(replace(task, halved=(missing,)), ptx).growth == {}
     assert emulate(task, ptx).growth == {}

@@ -6,18 +6,21 @@ import pytest
 
 from lab.measured.timing import Merit
 from lab.store.growth import Growth, counted, declared, works
-from lab.store.model import EmulationRecord
+from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord
 
 
 @pytest.fixture
 def rows(make):
     """8 times the queries and 32 times the keys of what was executed; queries alone make up the bytes: 8 times."""
 
-    def made(growth, *, name="v", merit=Merit.BANDWIDTH):
+    def made(growth, of_block=None, *, name="v", merit=Merit.BANDWIDTH):
         record = make("no_gpu").records()[0]
-        done = EmulationRecord({"queries": 64, "keys": 40}, (), bytes_needed=1000, flops=10, growth=growth)
+        steps = (EmulatedStep("k", LaunchRecord((5, 1, 1), (32, 1, 1), 0)),)
+        done = EmulationRecord({"queries": 64, "keys": 40}, steps, bytes_needed=1000, flops=10, growth=growth)
+        done = replace(done, growth_of_block=of_block or {})
         return replace(
-            record, variant=name, problem={"queries": 512, "keys": 1280, "causal": True}, emulation=done,
+            record, launch=LaunchRecord((40, 1, 1), (32, 1, 1), 0), variant=name,
+            problem={"queries": 512, "keys": 1280, "causal": True}, emulation=done,
             bytes_moved=8000, flops=50, merit=merit,
         )  # fmt: skip
 
@@ -26,8 +29,8 @@ def rows(make):
 
 def test_each_size_multiplies_the_work_by_its_whole_power(rows):
     once, squared = rows({"queries": 1.0, "keys": 1.04}), rows({"queries": 0.98, "keys": 1.99})
-    assert counted([once]) == Growth(8 * 32, 8 * 32)
-    assert counted([squared]) == Growth(8 * 32**2, 8 * 32**2)
+    assert counted([once]) == {"v": Growth(8 * 32, 8 * 32)}
+    assert counted([squared]) == {"v": Growth(8 * 32**2, 8 * 32**2)}
     assert works([once]) == {"v": Growth(256, 256)}
 
 
@@ -45,7 +48,7 @@ def test_growth_that_is_not_regular_widens_the_interval_alone(rows):
 def test_variants_share_what_one_of_them_showed(rows):
     shown, other = rows({"queries": 1.0, "keys": 1.0}, name="a"), rows({}, name="b")
     assert {name: one.likely for name, one in works([other, shown]).items()} == {"a": 256, "b": 256}
-    assert counted([other]) is None
+    assert counted([other]) == {}
     assert works([other]) == {"b": Growth(8, 8)}
 
 
@@ -55,6 +58,21 @@ def test_a_size_that_could_not_be_halved_leaves_it_to_bytes(rows):
 
 def test_declared_operations_decide_where_throughput_counts_them(rows):
     operations = rows({"queries": 1.0, "keys": 1.0}, merit=Merit.TFLOPS)
-    assert counted([operations]) is None
+    assert counted([operations]) == {}
     assert declared(operations) == 5
     assert works([operations]) == {"v": Growth(5, 5)}
+
+
+def test_blocks_that_are_not_filled_grow_by_their_number(rows):
+    """All threads loop over the keys, those beyond the queries as well: 5 blocks at 150 queries, 3 at 75."""
+    small, large = ({"queries": whole, "keys": 1.0} for whole in (0.74, 0.0))
+    of_block = {"queries": 0.0, "keys": 1.0}
+    found = works([rows(small, of_block, name="a"), rows(large, of_block, name="b")])
+    assert found == {"a": Growth(32 * 40 / 5, 32 * 40 / 5), "b": Growth(32 * 40 / 5, 32 * 40 / 5)}
+
+
+def test_threads_that_leave_at_once_grow_by_the_sizes(rows):
+    """Blocks of 256 hold all queries of both problems, blocks of 32 do not: what a block executes follows no power."""
+    whole = {"queries": 1.0, "keys": 1.0}
+    found = works([rows(whole, {"queries": power, "keys": 1.0}, name=str(power)) for power in (1.0, 0.26)])
+    assert {one.likely for one in found.values()} == {256}
