@@ -46,8 +46,8 @@ def test_the_first_and_the_last_variant_are_right(file):
         assert record.verification is not None
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_a_file_is_short(file):
+@pytest.mark.parametrize("file", [file for file in FILES if file.parent.name != "spaces"], ids=lambda file: file.stem)
+def test_a_file_is_short(file):  # a space for the benchmark of the search has a line for each parameter
     assert len(file.read_text(encoding="utf-8").splitlines()) <= 15
 
 
