@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
@@ -35,10 +35,13 @@ class Growth:
         likely: The factor.
         most: The factor if growth that is not regular, with no whole power of a size, goes on as between the two sizes
             that were executed; else `likely`.
+        by_blocks: What a block executes grows by whole powers of the sizes, and the number of blocks is known: nothing
+            is surer, whatever the problem declares.
     """
 
     likely: float
     most: float
+    by_blocks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,9 @@ def counted(records: Sequence[VariantRecord]) -> dict[str, Growth]:
     if of_block is None or whole.away <= of_block.away:
         growth = whole.growth(ratios, 1.0)
         return {record.variant: growth for record in records}
-    return {record.variant: of_block.growth(ratios, _blocks(record)) for record in records}
+    regular = whole.away > _REGULAR >= of_block.away
+    grown = {record.variant: of_block.growth(ratios, _blocks(record)) for record in records}
+    return {variant: replace(one, by_blocks=regular) for variant, one in grown.items()}
 
 
 def _powers(found: Sequence[Mapping[str, float]], ratios: Mapping[str, float]) -> _Powers | None:
@@ -115,7 +120,8 @@ def _blocks(record: VariantRecord) -> float:
 def works(records: Sequence[VariantRecord]) -> dict[str, Growth]:
     """How the work of the variants of one problem grows, by variant id.
 
-    What was counted decides where it grows clearly faster than what the problem declares.
+    What was counted decides where it grows clearly faster than what the problem declares, or by the number of blocks
+    alone: a block that is wider than the small problem, but not than the real one, did little there for what it cost.
     """
     shown = counted(records)
     found = {}
@@ -123,6 +129,8 @@ def works(records: Sequence[VariantRecord]) -> dict[str, Growth]:
         least, grown = declared(record), shown.get(record.variant)
         if grown is None:
             found[record.variant] = Growth(least, least)
+        elif grown.by_blocks:
+            found[record.variant] = grown
         else:
             likely, most = (x if x > _CLEARLY * least else least for x in (grown.likely, grown.most))
             found[record.variant] = Growth(likely, max(likely, most))

@@ -68,7 +68,17 @@ def test_blocks_that_are_not_filled_grow_by_their_number(rows):
     small, large = ({"queries": whole, "keys": 1.0} for whole in (0.74, 0.0))
     of_block = {"queries": 0.0, "keys": 1.0}
     found = works([rows(small, of_block, name="a"), rows(large, of_block, name="b")])
-    assert found == {"a": Growth(32 * 40 / 5, 32 * 40 / 5), "b": Growth(32 * 40 / 5, 32 * 40 / 5)}
+    each = Growth(32 * 40 / 5, 32 * 40 / 5, by_blocks=True)
+    assert found == {"a": each, "b": each}
+
+
+def test_wide_blocks_do_not_grow_as_the_data_does(rows):
+    """One block of four times the width covers the small problem, and a quarter of the blocks the real one."""
+    powers = {"queries": 0.0, "keys": 0.0}
+    narrow, wide = (rows({"queries": whole, "keys": 0.0}, powers, name=str(whole)) for whole in (0.7, 0.0))
+    narrow = replace(narrow, launch=LaunchRecord((160, 1, 1), (32, 1, 1), 0))
+    found = works([narrow, wide])
+    assert {name: one.likely for name, one in found.items()} == {"0.7": 160 / 5, "0.0": 40 / 5}
 
 
 def test_threads_that_leave_at_once_grow_by_the_sizes(rows):
