@@ -336,6 +336,7 @@ def _take_up(
         variants=len(asked.planned),
         gpu=asked.gpu,
         not_measured=asked.not_measured,
+        emulate=options.emulate,
     )
     facts = replace(facts, notes=(*notes, *facts.notes), **(store.noted("facts") or {}))
     store.note("facts", {"started": facts.started, "command": facts.command})
@@ -566,6 +567,6 @@ def _final_facts(work: _Work, *, interrupted: bool) -> RunRecord:
     if work.not_measured:
         facts = replace(facts, gpu=None, not_measured=work.not_measured)
     lost = work.cards.notes if work.cards is not None else ()
-    notes = (*facts.notes, *work.recorder.notes, *lost)
+    notes = (*facts.notes, *work.recorder.notes, *lost, *work.recorder.remarks.notes())
     cards = work.controls.standing() if work.controls is not None else ()
     return replace(facts, baselines=dict(work.baselines.found), notes=notes, cards=cards)

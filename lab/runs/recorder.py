@@ -9,6 +9,7 @@ from typing import Self
 
 from lab.experiment.variants import Planned
 from lab.runs.observer import RunObserver
+from lab.runs.remarks import Remarks
 from lab.runs.search import Group, Pruner, Rank, score
 from lab.store.database import Store
 from lab.store.model import VariantRecord
@@ -25,6 +26,7 @@ class Recorder:
         notes: Sentences for the reader of the report.
         pruner: Of a search, else None.
         kept: Records by position, where a search's strategy needs them; else None.
+        remarks: What all variants show together.
         first: What begins when the first variant is finished, which no other work may delay.
     """
 
@@ -37,6 +39,7 @@ class Recorder:
         self._groups: dict[Group, Group] = {}  # each once: there are few, of many fields, and scores of all variants
         self.notes = list(notes)
         self.kept: dict[int, VariantRecord] | None = None
+        self.remarks = Remarks()
         self.first: Callable[[], None] = lambda: None
         self.pruner, self._writer = pruner, Writer()
 
@@ -84,6 +87,7 @@ class Recorder:
     def _remember(self, planned: Planned, record: VariantRecord) -> None:
         if self.kept is not None:
             self.kept[planned.position] = record
+        self.remarks.meet(record)
         finished = self._score(planned.position, record)
         if finished and self.pruner is not None:
             self.pruner.learn(finished)

@@ -20,7 +20,7 @@ from lab.stages.build import BuildFailure, Built
 from lab.stages.estimate import EstimateTask
 from lab.store.model import BuildRecord, EmulationRecord, LaunchRecord, PruneRule, Status, StepRecord, VariantRecord
 from lab.templates.launches import Launch, Launches
-from lab.toolchain.base import Resources, title
+from lab.toolchain.base import Resources, title, warnings_in
 
 
 def judged(
@@ -112,6 +112,7 @@ def inspected(
             seconds=outcome.build.seconds,
             cached=outcome.cached,
             disassembler=outcome.disassembly.version,
+            warnings=warnings_in(outcome.build.log),
         ),
     )
     predicted = [_prediction(experiment, planned, outcome, gpu, launch) for launch in steps]

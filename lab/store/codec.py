@@ -23,7 +23,8 @@ READ_TOO = (7, 9, 10, 11, 12, 13, 14, 15, 16)
 10 a run had one text `baseline` in place of `baselines`, and records lacked `pruned_by`. Up to 11 they lacked
 `fingerprint`, what was executed in any loop (`looped`), and the emulated `flops`; up to 12 `declared_rate` and
 `declared_figures`; up to 13 what concerns several cards; up to 14 the `growth` of what is executed; up to 15 the
-`reuse` of what is read; up to 16 its `growth_of_block`."""
+`reuse` of what is read; up to 16 its `growth_of_block` and a
+build's `warnings`."""
 
 
 def _with_baselines(run: object) -> object:

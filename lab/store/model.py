@@ -62,6 +62,7 @@ class BuildRecord:
             `_Z3addIfEvPT_`.
         launch: What the compiler decides about launches, as Triton's does: `threads`, `dynamic_shared_bytes`, `cluster`
             and `hidden_pointers`.
+        warnings: Of the compiler, a line each, with their place; without names that are never used.
     """
 
     toolchain: str
@@ -74,6 +75,7 @@ class BuildRecord:
     disassembler: str
     symbols: Mapping[str, str] = field(default_factory=dict)
     launch: Mapping[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,6 +189,27 @@ def first_error(log: str) -> str:
     return lines[-1] if lines else "the compiler failed without a message"
 
 
+_WARNING = re.compile(r"^(?P<place>\S.*\(\d+\)): warning(?: #(?P<number>\d+)(?:-\w+)?)?: (?P<text>.+)$")
+_OF_PTXAS = re.compile(r"^ptxas\b.*(?:\bwarning *: *|: *(?:\(C\d+\) *)?(?=Potential Performance Loss))(?P<text>.+)$")
+_UNUSED = {"177", "550"}
+"""Numbers of NVIDIA's front end (EDG): declared but never referenced, set but never used."""
+
+
+def warnings_in(log: str) -> tuple[str, ...]:
+    """Return the warnings of a compiler's log, each once: `kernel.cu(17): unrecognized #pragma`.
+
+    What ptxas calls a potential loss of performance is one as well. Names that are never used are none: a parameter
+    that turns a part of a kernel off leaves some behind.
+    """
+    found = []
+    for line in log.splitlines():
+        if (match := _WARNING.match(line)) and match["number"] not in _UNUSED:
+            found.append(f"{match['place']}: {match['text']}")
+        elif match := _OF_PTXAS.match(line):
+            found.append(f"ptxas: {match['text']}")
+    return tuple(dict.fromkeys(found))
+
+
 def check_not_killed(tool: str, code: int, log: str = "") -> None:
     """Check that a tool ended by itself: one that was killed has refused nothing, and may well succeed another time.
 

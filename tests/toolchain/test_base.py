@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.base.executor import WorkerLostError
-from lab.toolchain.base import Resources, can_target, check_not_killed, first_error, is_version
+from lab.toolchain.base import Resources, can_target, check_not_killed, first_error, is_version, warnings_in
 
 LISTED = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
 
@@ -57,6 +57,25 @@ def test_versions_match_by_whole_numbers(version: str, wanted: str, *, expected:
 )
 def test_the_line_that_names_the_error(log: str, line: str) -> None:
     assert first_error(log) == line
+
+
+def test_warnings_are_kept_with_their_place_and_once() -> None:
+    log = (
+        "k.cu(6): warning #161-D: unrecognized #pragma\n  #pragma 4\n          ^\n\nRemark: The warnings can be ...\n\n"
+        'k.cu(3): warning #177-D: variable "unused" was declared but never referenced\n'
+        "a folder/k.cuh(12): warning: odd\nk.cu(6): warning #161-D: unrecognized #pragma\n"
+        "ptxas warning : Stack size for entry function 'k' cannot be statically determined\n"
+        "ptxas /tmp/x.ptx, line 12; warning : '.minnctapersm' will be ignored\n"
+        "ptxas info    : (C7510) Potential Performance Loss: 'setmaxnreg' ignored to maintain minimum requirements.\n"
+        "ptxas info    : Used 18 registers, used 0 barriers\nk.cu(7): error: e\n"
+    )
+    assert warnings_in(log) == (
+        "k.cu(6): unrecognized #pragma",
+        "a folder/k.cuh(12): odd",
+        "ptxas: Stack size for entry function 'k' cannot be statically determined",
+        "ptxas: '.minnctapersm' will be ignored",
+        "ptxas: Potential Performance Loss: 'setmaxnreg' ignored to maintain minimum requirements.",
+    )
 
 
 @given(st.text(max_size=80))
