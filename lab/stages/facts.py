@@ -12,6 +12,7 @@ from lab.experiment.model import Experiment
 from lab.experiment.space import Expansion
 from lab.gpu.process.job import BaselineResult, JobResult
 from lab.measured.timing import GpuDescription
+from lab.operators.base import Problem
 from lab.store.model import RunRecord, SearchRecord
 
 
@@ -23,6 +24,7 @@ def facts_of(
     variants: int,
     gpu: GpuDescription | None,
     not_measured: str,
+    emulate: bool = True,
 ) -> RunRecord:
     """The facts of a run as they are known when it starts.
 
@@ -33,9 +35,12 @@ def facts_of(
         variants: Number of variants.
         gpu: The GPU that measures, or None.
         not_measured: Why nothing is measured; empty with a GPU.
+        emulate: The CPU shall execute what it can.
     """
     looked_at = "combinations" if expansion.drawn is None else "of the combinations drawn"
     notes = tuple(f"{count} {looked_at} were left out by: {why}." for why, count in expansion.excluded.items())
+    if emulate and all(problem.emulate is None and not problem.whole for problem in experiment.problems):
+        notes += (_nothing_to_execute(experiment),)
     searched = None
     if experiment.search and expansion.drawn is not None:
         combinations = expansion.combinations // len(experiment.problems)
@@ -65,6 +70,22 @@ def facts_of(
         problem_axes=experiment.problem_axes,
         search=searched,
         setting=dict(experiment.baseline),
+    )
+
+
+_FOR_INSTANCE = 100
+"""A size that most kernels execute within a second on the CPU."""
+
+
+def _nothing_to_execute(experiment: Experiment) -> str:
+    values = experiment.problems[0].values
+    fields = type(values).model_fields if isinstance(values, Problem) else {}
+    sizes = [name for name, value in values.items() if isinstance(value, int) and not isinstance(value, bool)]
+    needed = {name: values[name] for name in sizes if name not in fields or fields[name].is_required()}
+    example = ", ".join(f"{name}: {min(int(value), _FOR_INSTANCE)}" for name, value in needed.items())
+    return (
+        "The CPU executes nothing, so that it checks no output and estimates no time: the file has no emulate, the "
+        f"size for that{f'. Add, for instance, emulate: {{{example}}}' if example else ''}."
     )
 
 

@@ -49,9 +49,12 @@ def test_what_was_asked_and_what_was_left_out(experiment):
     assert found.source == EXPERIMENT
     assert (found.variants, found.swept, found.problem_axes) == (6, ("first",), ("m",))
     assert (found.not_measured, found.gpu, found.search) == ("no GPU", None, None)
-    (note,) = found.notes
+    note, executed = found.notes
     assert note.startswith("2 combinations were left out by: ")
     assert "first != 3" in note
+    assert executed.startswith("The CPU executes nothing, so that it checks no output and estimates no time")
+    assert executed.endswith("Add, for instance, emulate: {m: 64, n: 64, k: 64}.")
+    assert facts(experiment, emulate=False).notes == (note,)
 
 
 def test_the_command_is_the_one_given_or_one_that_repeats_the_run(experiment):
