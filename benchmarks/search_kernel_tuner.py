@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import io
 import json
 import random
@@ -29,7 +30,8 @@ STRATEGIES: Final = (
 
 
 _LISTED: Final[dict[Path, object]] = {}
-"""Kernel Tuner's lists of valid settings, by cache file: each search would make its own."""
+"""Kernel Tuner's lists of valid settings, by cache file, as they are when made: each search would make its own. A
+search gets a copy, since a list also remembers which neighbours were asked for, and the next search would be led there."""
 
 
 def cache_of(space: RecordedSpace) -> tuple[dict[str, Any], dict[str, list[float]]]:
@@ -69,7 +71,7 @@ def path_of(
     def listed(*given: object, **options: object) -> object:
         if file not in _LISTED:  # listing a space takes longer than searching it
             _LISTED[file] = listing(*given, **options)
-        return _LISTED[file]
+        return copy.deepcopy(_LISTED[file])
 
     def watched(self: object, parameter_space: object, tuning_options: object) -> object:
         elements = list(parameter_space)  # type: ignore[call-overload]
