@@ -1,5 +1,7 @@
 """A measured space in a small file: what every variant of an experiment took, and what was known of it before.
 
+Spaces that others measured, as Kernel Tuner's cache files or T4 results, are read as well.
+
 The file is compressed JSON, a column a figure, so that a thousand variants take some tens of kilobytes. Variants stand
 in the experiment's order.
 """
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lab.base.expressions import Scalar
+from lab.store.tuned import TunedSpace, read_tuned
 
 FOLDER: Final = Path(__file__).parent / "spaces"
 
@@ -84,7 +87,13 @@ def write(space: RecordedSpace, file: Path) -> None:
 
 
 def read(file: Path) -> RecordedSpace:
-    """Read a space that `write` wrote."""
+    """Read a space: one that `write` wrote (.json.gz), or a cache file of Kernel Tuner or T4 results, as they are.
+
+    Raises:
+        UserError: The file is none of them.
+    """
+    if file.suffix != ".gz":
+        return _of_others(read_tuned(file), file)
     found: dict[str, Any] = json.loads(gzip.decompress(file.read_bytes()))
     columns = found.pop("columns")
     tables = {name: _rows(columns.pop(name), len(columns["ms"])) for name in ("parameters", "facts", "estimates")}
@@ -94,6 +103,14 @@ def read(file: Path) -> RecordedSpace:
     ]
     values = {name: tuple(listed) for name, listed in found.pop("values").items()}
     return RecordedSpace(**found, values=values, variants=tuple(variants))
+
+
+def _of_others(tuned: TunedSpace, file: Path) -> RecordedSpace:
+    """What others measured: times alone, without facts and estimates."""
+    variants = [
+        RecordedVariant(one.setting, one.ms, None, len(one.times), one.failure, {}, {}) for one in tuned.settings
+    ]
+    return RecordedSpace(file.stem, "", {"gpu": tuned.device}, dict(tuned.values), tuple(variants))
 
 
 def _table(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:

@@ -1,8 +1,9 @@
 """How many measurements does a search need? Replays of measured spaces: lab's strategies beside Kernel Tuner's.
 
-    python benchmarks/search.py [SPACE.json.gz ...] [--seeds 30] [--strategies surrogate prior] [--kernel-tuner PYTHON]
+    python benchmarks/search.py [SPACE ...] [--seeds 30] [--strategies surrogate prior] [--kernel-tuner PYTHON]
 
-SPACE is a file of benchmarks/record_space.py; all of benchmarks/spaces by default. PYTHON is an interpreter that has
+SPACE is a file of benchmarks/record_space.py (.json.gz), or a cache file of Kernel Tuner or T4 results that somebody
+recorded (.json); all of benchmarks/spaces by default. PYTHON is an interpreter that has
 kernel-tuner 1.5; its strategies are run there in simulation mode, on the same spaces, by
 benchmarks/search_kernel_tuner.py.
 

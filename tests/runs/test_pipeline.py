@@ -487,7 +487,9 @@ def test_a_baseline_that_moves_with_a_new_worker_is_remarked_on(experiment, tmp_
             return replace(result, measurement=replace(result.measurement, baseline=slower))
 
     PlayedSession.jobs = []
-    outcome = run(experiment, RunOptions(output=tmp_path / "out", jobs=1, emulate=False), Watcher(), with_a_gpu(Replaced))
+    outcome = run(
+        experiment, RunOptions(output=tmp_path / "out", jobs=1, emulate=False), Watcher(), with_a_gpu(Replaced)
+    )
     (note,) = outcome.run.notes
     assert note.startswith("In GPU worker 2 the baseline takes +10.0% more time than in worker 1")
 
