@@ -30,8 +30,8 @@ STRATEGIES: Final = (
 
 
 _LISTED: Final[dict[Path, object]] = {}
-"""Kernel Tuner's lists of valid settings, by cache file, as they are when made: each search would make its own. A
-search gets a copy, since a list also remembers which neighbours were asked for, and the next search would be led there."""
+"""Kernel Tuner's lists of valid settings, by cache file, as made: each search would make its own. A search gets a copy,
+since a list remembers which neighbours were asked for, and would lead the next search there."""
 
 
 def cache_of(space: RecordedSpace) -> tuple[dict[str, Any], dict[str, list[float]]]:
