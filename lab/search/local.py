@@ -14,9 +14,13 @@ from typing import Final
 from lab.search.search import Moves
 from lab.search.space import Place, SearchSpace, in_random_order
 
-_HOT: Final = 0.3
-_COLD: Final = 0.01
-"""Temperatures at the ends of a cooling: a step that costs 30 % and one that costs 1 % pass with probability 1/e."""
+_HOT: Final = 0.03
+_COLD: Final = 0.005
+"""Temperatures at the ends of a cooling: a step that costs 3 % and one that costs 0.5 % pass with probability 1/e. Times
+of a space's neighbours differ by tens of per cent, so that a walk with much more heat is a random one."""
+
+_FIRST: Final = 4
+"""Points that are drawn before a walk begins at the best of them."""
 
 _COOLING: Final = 60
 """Steps of a cooling; after it the walk begins again at the best point, or at a random one."""
@@ -58,16 +62,13 @@ def one_by_one(space: SearchSpace, _rng: random.Random, batch: int = 1) -> Moves
 
 def annealing(space: SearchSpace, rng: random.Random, _batch: int = 1) -> Moves:
     """A walk over neighbours, which takes worse ones ever less often as it cools; then again from the best point."""
-    best: Place | None = None
-    least = math.inf
+    drawn = space.sample(rng, _FIRST)
+    if not drawn:
+        return
+    least, best = min(zip((yield drawn), drawn, strict=True))
+    here, cost = best, least
     while True:
-        here = best if best is not None and rng.random() < 1 / 2 else space.draw(rng)
-        if here is None:
-            return
-        (cost,) = yield [here]
         for step in range(_COOLING):
-            if cost < least:
-                best, least = here, cost
             near = space.neighbours(here) if rng.random() < 1 / 2 else space.around(here)
             if not near:
                 break
@@ -76,6 +77,13 @@ def annealing(space: SearchSpace, rng: random.Random, _batch: int = 1) -> Moves:
             heat = _HOT * (_COLD / _HOT) ** (step / _COOLING)
             if other <= cost or (math.isfinite(other) and rng.random() < math.exp((cost - other) / heat)):
                 here, cost = there, other
+            if cost < least:
+                best, least = here, cost
+        if rng.random() < 1 / 2:
+            here, cost = best, least
+        else:
+            (here,) = space.sample(rng, 1)
+            (cost,) = yield [here]
 
 
 def genetic(space: SearchSpace, rng: random.Random, _batch: int = 1) -> Moves:
