@@ -16,8 +16,8 @@ from lab.search.space import Place, SearchSpace, in_random_order
 
 _HOT: Final = 0.03
 _COLD: Final = 0.005
-"""Temperatures at the ends of a cooling: a step that costs 3 % and one that costs 0.5 % pass with probability 1/e. Times
-of a space's neighbours differ by tens of per cent, so that a walk with much more heat is a random one."""
+"""Temperatures at the ends of a cooling: a step that costs 3 % and one that costs 0.5 % pass with probability 1/e.
+Neighbours' times differ by tens of per cent, so that a walk with much more heat is a random one."""
 
 _FIRST: Final = 4
 """Points that are drawn before a walk begins at the best of them."""
@@ -25,7 +25,11 @@ _FIRST: Final = 4
 _COOLING: Final = 60
 """Steps of a cooling; after it the walk begins again at the best point, or at a random one."""
 
-_POPULATION: Final = 16
+_POPULATION: Final = 8
+_PACK: Final = 6
+"""Points that live at a time, of a genetic search and of differential evolution, and wolves. A search has some ten to a
+hundred measurements: a larger population would spend them before it has learnt anything."""
+
 _MUTATION: Final = 0.15
 """Chance that a child's value is replaced by one of its neighbours."""
 
@@ -65,8 +69,11 @@ def annealing(space: SearchSpace, rng: random.Random, _batch: int = 1) -> Moves:
     drawn = space.sample(rng, _FIRST)
     if not drawn:
         return
-    least, best = min(zip((yield drawn), drawn, strict=True))
-    here, cost = best, least
+    costs = {}
+    for one in drawn:  # one at a time, so that a slow one is cut short
+        (costs[one],) = yield [one]
+    here = best = min(drawn, key=lambda one: costs[one])
+    cost = least = costs[best]
     while True:
         for step in range(_COOLING):
             near = space.neighbours(here) if rng.random() < 1 / 2 else space.around(here)
@@ -150,7 +157,7 @@ def _challenger(space: SearchSpace, one: Place, best: Place, others: Sequence[Pl
 
 def tabu_greywolf(space: SearchSpace, rng: random.Random, _batch: int = 1) -> Moves:
     """A pack follows its three best wolves value by value; places where it was are tabu, so that it always moves on."""
-    pack = space.sample(rng, _POPULATION // 2)
+    pack = space.sample(rng, _PACK)
     costs = list((yield pack))
     seen = dict(zip(pack, costs, strict=True))
     best, still = min(costs, default=math.inf), 0
