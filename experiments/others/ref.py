@@ -97,21 +97,6 @@ def doubled(**arrays):
     return _between(_between(arrays["in"].astype(np.float64), 1), 0)
 
 
-def spectra(**arrays):
-    """Fourier transforms of the rows."""
-    return np.fft.fft(arrays["in"], axis=1)
-
-
-def sorted_tiles(keys, threads, items):
-    """Each block's keys in order, (n,)."""
-    return np.sort(keys.reshape(-1, threads * items), axis=1).ravel()
-
-
-def occurrences(counts, **arrays):
-    """How often each byte occurs, (256,)."""
-    return counts + np.bincount(arrays["bytes"], minlength=256)
-
-
 def layer(weights, images, width, height, **arrays):
     """A layer of 3 x 3 convolutions, (images, 16, height, width)."""
     image, out = arrays["in"].astype(np.float64), np.zeros((images, 16, height, width))
@@ -121,38 +106,6 @@ def layer(weights, images, width, height, **arrays):
     return out
 
 
-def mixed(keys):
-    """Eight rounds of MurmurHash3's finalizer, (n,)."""
-    h = keys.copy()
-    for _ in range(8):
-        h ^= h >> np.uint32(16)
-        h *= np.uint32(0x85EBCA6B)
-        h ^= h >> np.uint32(13)
-        h *= np.uint32(0xC2B2AE35)
-        h ^= h >> np.uint32(16)
-    return h
-
-
-def medians(width, height, **arrays):
-    """Medians of 3 x 3 pixels, (height, width)."""
-    image = arrays["in"]
-    return np.median([image[j : j + height, i : i + width] for j in range(3) for i in range(3)], axis=0)
-
-
-def row_sums(values, starts):
-    """Sums of the rows that begin at `starts`, (rows,)."""
-    return np.add.reduceat(values[: starts[-1]].astype(np.float64), starts[:-1])
-
-
 def merged(a, b):
     """Both lists in order, (2 n,)."""
     return np.sort(np.concatenate([a, b]), kind="stable")
-
-
-def generation(words, height, **arrays):
-    """The next generation of cells that lie in the bits of words, lowest first, (height, words)."""
-    bits = np.unpackbits(arrays["in"].view(np.uint8), axis=1, bitorder="little")
-    padded = np.pad(bits, 1)
-    around = sum(padded[j : j + height, i : i + 32 * words] for j in range(3) for i in range(3))
-    alive = (around == 3) | (bits & (around == 4)).astype(bool)
-    return np.packbits(alive, axis=1, bitorder="little").view(np.uint32)
