@@ -95,3 +95,49 @@ def _between(image, axis):
 def doubled(**arrays):
     """The bilinear image of twice the size, (2 height, 2 width)."""
     return _between(_between(arrays["in"].astype(np.float64), 1), 0)
+
+
+def totals(**arrays):
+    """Running totals of each row."""
+    return np.cumsum(arrays["in"], axis=1, dtype=np.int32)
+
+
+def row_sums(start, value):
+    """Sums of value[start[i] : start[i + 1]], (rows,)."""
+    return np.add.reduceat(value[: start[-1]].astype(np.float64), start[:-1])
+
+
+def byte_counts(data):
+    """How often each byte occurs, (256,)."""
+    return np.bincount(data, minlength=256)
+
+
+def attended(q, k, v, width):
+    """Softmax of the scaled products of queries and keys, times the values, (queries, width)."""
+    found = np.empty(q.shape)
+    for i in range(0, len(q), 4096):
+        weight = np.exp(q[i : i + 4096].astype(np.float64) @ k.T.astype(np.float64) / np.sqrt(width))
+        found[i : i + 4096] = weight @ v / weight.sum(axis=1, keepdims=True)
+    return found
+
+
+def transforms(**arrays):
+    """Discrete Fourier transforms of the rows."""
+    return np.fft.fft(arrays["in"].astype(np.complex128), axis=1)
+
+
+def _rotated(word, bits):
+    return word << np.uint32(bits) | word >> np.uint32(32 - bits)
+
+
+def hashes(keys, seed, n, apart):
+    """Murmur3's hash of 32 bits of keys of four words, (n,)."""
+    one = np.uint32
+    h = np.full(n, seed, one)
+    for word in keys.astype(one).reshape(4, n) if apart else keys.astype(one).reshape(n, 4).T:
+        h ^= _rotated(word * one(0xCC9E2D51), 15) * one(0x1B873593)
+        h = _rotated(h, 13) * one(5) + one(0xE6546B64)
+    h ^= one(16)
+    h = (h ^ h >> one(16)) * one(0x85EBCA6B)
+    h = (h ^ h >> one(13)) * one(0xC2B2AE35)
+    return h ^ h >> one(16)
