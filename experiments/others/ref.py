@@ -109,3 +109,96 @@ def layer(weights, images, width, height, **arrays):
 def merged(a, b):
     """Both lists in order, (2 n,)."""
     return np.sort(np.concatenate([a, b]), kind="stable")
+
+
+def totals(**arrays):
+    """Running totals of each row."""
+    return np.cumsum(arrays["in"], axis=1, dtype=np.int32)
+
+
+def row_sums(start, value):
+    """Sums of value[start[i] : start[i + 1]], (rows,)."""
+    return np.add.reduceat(value[: start[-1]].astype(np.float64), start[:-1])
+
+
+def byte_counts(data):
+    """How often each byte occurs, (256,)."""
+    return np.bincount(data, minlength=256)
+
+
+def attended(q, k, v, width):
+    """Softmax of the scaled products of queries and keys, times the values, (queries, width)."""
+    found = np.empty(q.shape)
+    for i in range(0, len(q), 4096):
+        weight = np.exp(q[i : i + 4096].astype(np.float64) @ k.T.astype(np.float64) / np.sqrt(width))
+        found[i : i + 4096] = weight @ v / weight.sum(axis=1, keepdims=True)
+    return found
+
+
+def transforms(**arrays):
+    """Discrete Fourier transforms of the rows."""
+    return np.fft.fft(arrays["in"].astype(np.complex128), axis=1)
+
+
+def _rotated(word, bits):
+    return word << np.uint32(bits) | word >> np.uint32(32 - bits)
+
+
+def hashes(keys, seed, n, apart):
+    """Murmur3's hash of 32 bits of keys of four words, (n,)."""
+    one = np.uint32
+    h = np.full(n, seed, one)
+    for word in keys.astype(one).reshape(4, n) if apart else keys.astype(one).reshape(n, 4).T:
+        h ^= _rotated(word * one(0xCC9E2D51), 15) * one(0x1B873593)
+        h = _rotated(h, 13) * one(5) + one(0xE6546B64)
+    h ^= one(16)
+    h = (h ^ h >> one(16)) * one(0x85EBCA6B)
+    h = (h ^ h >> one(13)) * one(0xC2B2AE35)
+    return h ^ h >> one(16)
+
+
+def medians(width, height, **arrays):
+    """The median of 3 x 3 pixels, (height, width)."""
+    image = arrays["in"]
+    found = np.empty((height, width), np.float32)
+    for y in range(0, height, 256):
+        end = min(y + 256, height)
+        near = [image[y + j : end + j, i : i + width] for j in range(3) for i in range(3)]
+        found[y:end] = np.median(near, axis=0)
+    return found
+
+
+def depthwise(weight, height, width, channels, channels_last, **arrays):
+    """Each channel convolved with its own 3 x 3 weights, in the layout of the kernel."""
+    flat = arrays["in"].astype(np.float64)
+    if channels_last:
+        image = flat.reshape(height + 2, width + 2, channels)
+    else:
+        image = flat.reshape(channels, height + 2, width + 2).transpose(1, 2, 0)
+    sums = sum(weight[3 * j + i] * image[j : j + height, i : i + width] for j in range(3) for i in range(3))
+    return (sums if channels_last else sums.transpose(2, 0, 1)).ravel()
+
+
+def factors(a, shift, size):
+    """Cholesky's lower factors of the matrices that the lower triangles of a + shift I stand for."""
+    low = np.tril(a.astype(np.float64)) + shift * np.eye(size)
+    return np.linalg.cholesky(low + np.tril(low, -1).transpose(0, 2, 1))
+
+
+def stepped(words, height, **arrays):
+    """A step of the game of life on a torus of bits, the lowest bit of a word first."""
+    board = arrays["in"].astype("<u4").view(np.uint8)
+    found = np.empty((height, words), "<u4")
+    for y in range(0, height, 1024):
+        rows = np.arange(y - 1, min(y + 1024, height) + 1) % height
+        cells = np.unpackbits(board[rows], axis=1, bitorder="little")
+        near = sum(np.roll(cells, (j, i), (0, 1)) for j in (-1, 0, 1) for i in (-1, 0, 1) if i or j)
+        alive = (near == 3) | (cells == 1) & (near == 2)
+        found[rows[1:-1]] = np.packbits(alive[1:-1], axis=1, bitorder="little").view("<u4")
+    return found
+
+
+def largest(x, k):
+    """The k largest numbers of each row, the largest first, and their places."""
+    place = np.argsort(-x, axis=1, kind="stable")[:, :k]
+    return {"value": np.take_along_axis(x, place, axis=1), "place": place.astype(np.int32)}
