@@ -202,7 +202,7 @@ def expected_macros(text: str) -> tuple[ExpectedMacro, ...]:
     code = [token for token in stream if token.kind is not TokenKind.DIRECTIVE]
     declared = {code[at].text for at in range(1, len(code)) if _is_declared(code, at)}
     declared |= {code[at + 1].text for at in range(len(code) - 1) if code[at].text in _NAMING}
-    declared |= _bound(code)
+    declared |= _bound(code) | _behind_bodies(code)
     kernels = read_kernels(text)
     for kernel in kernels:
         declared |= {one.name for one in kernel.parameters} | {one.name for one in kernel.template or ()}
@@ -235,6 +235,35 @@ def _bound(stream: Sequence[Token]) -> set[str]:
             end = next((i for i in range(at, len(stream)) if stream[i].text == "]"), len(stream))
             found |= {token.text for token in stream[at:end] if token.kind is TokenKind.WORD}
     return found
+
+
+def _behind_bodies(stream: Sequence[Token]) -> set[str]:
+    """Return the variables of types that are written where they are used, `union { A a; B b; } held, *other;`, and the
+    values of enumerations.
+    """
+    found: set[str] = set()
+    opened: list[tuple[int, str]] = []  # the braces that are open, and what type's body begins there
+    for at, token in enumerate(stream):
+        if token.text == "{":
+            opened.append((at, _type_opened(stream, at)))
+        elif token.text == "}" and opened:
+            begin, kind = opened.pop()
+            end = next((i for i in range(at, len(stream)) if stream[i].text in (";", "(")), at) if kind else at
+            found |= {one.text for one in stream[at + 1 : end] if one.kind is TokenKind.WORD}
+            if kind == "enum":
+                found |= {stream[i].text for i in range(begin + 1, at) if stream[i - 1].text in ("{", ",")}
+    return found
+
+
+def _type_opened(stream: Sequence[Token], at: int) -> str:
+    """Return `union`, `struct`, `class` or `enum` where a brace opens the body of one, else nothing."""
+    for place in range(at - 1, max(at - 16, -1), -1):
+        if stream[place].text in (";", "{", "}", ")", "="):
+            return ""
+        if stream[place].text in ("union", "struct", "class", "enum"):
+            is_enum = place > 0 and stream[place - 1].text == "enum"  # `enum class`
+            return "enum" if is_enum else stream[place].text
+    return ""
 
 
 def _words(*texts: str) -> list[str]:
@@ -300,12 +329,13 @@ def _behind_a_type(stream: Sequence[Token], at: int) -> bool:
 def _continues_a_declaration(stream: Sequence[Token], at: int) -> bool:
     """Return whether a word behind a comma continues `int i = 0, j = 1;`, rather than the arguments of a call."""
     depth = 0
-    for token in reversed(stream[max(0, at - 64) : at]):
+    for place in range(at - 1, max(0, at - 64) - 1, -1):
+        token = stream[place]
         depth += (token.text in (")", "]", "}")) - (token.text in ("(", "[", "{"))
         if depth < 0 or token.text in (";", "{", "}"):
             return False
         if depth == 0 and token.text in TYPE_NAMES:
-            return True
+            return not 0 < _opening_angle(stream, at) < place  # else an argument of a template: `Load<int, threads>`
     return False
 
 

@@ -74,7 +74,10 @@ def _facts(text: str, kernel: SourceKernel) -> _Facts:
     macros = expected_macros(text)
     types = {one.name: "float" for one in kernel.template or () if _is_type(one)}
     in_types = {word for one in kernel.parameters for word in re.findall(r"\w+", one.c_type)}
-    parameters = {one.name: _values(one, is_type=one.name in in_types) for one in macros}
+    kinds = {one.name: "bool" for one in macros if _is_flag(one.name, text)}
+    parameters = {
+        one.name: _values(one, is_type=one.name in in_types, kind=kinds.get(one.name, "int")) for one in macros
+    }
     for one in kernel.template or ():
         if one.name and one.name not in types and "..." not in one.kind:
             parameters[one.name] = _values(ExpectedMacro(one.name, one.default, 0), is_type=False, kind=one.kind)
@@ -103,6 +106,17 @@ def _all_members(text: str, kernel: SourceKernel) -> dict[str, tuple[SourceParam
 
 def _is_type(parameter: TemplateParameter) -> bool:
     return parameter.kind in ("typename", "class")
+
+
+def _is_flag(name: str, text: str) -> bool:
+    """Return whether a source only asks whether a macro is 0: `NAME ? a : b`, `if (NAME)`, `#if NAME`."""
+    uses = re.findall(rf"(?<!\w){name}(?!\w)", text)
+    asked = re.findall(
+        rf"(?<!\w){name}\s*\?|\bif\s+(?:constexpr\s*)?\(\s*!?\s*{name}\s*\)|^[ \t]*#\s*(?:el)?if\s+!?\s*{name}[ \t]*$",
+        text,
+        re.MULTILINE,
+    )
+    return bool(uses) and len(uses) == len(asked)
 
 
 def _values(macro: ExpectedMacro, *, is_type: bool, kind: str = "int") -> str:

@@ -60,6 +60,19 @@ def test_macros_of_all_kinds_in_the_order_of_their_lines():
     ]
 
 
+def test_arguments_of_templates_are_expected_and_variables_behind_bodies_are_not():
+    """The idiom of CUB: a union of what its algorithms keep, whose types take macros."""
+    text = """__global__ void k(int *out) {
+  using Load = cub::BlockLoad<int, threads, items, cub::BLOCK_LOAD_DIRECT>;
+  __shared__ union { typename Load::TempStorage load; int other[lanes]; } room, *rooms[2];
+  struct Pair { int a, b; } pair = {1, 2}; enum class Way : int { up, down };
+  int i = 1 < pair.a, j = 2; T value[items];
+  Load(room.load).Load(out + i * j, value);
+}
+"""
+    assert [one.name for one in expected_macros(text)] == ["threads", "items", "lanes", "T"]
+
+
 def test_definitions_are_guarded_by_their_own_name_alone():
     text = """#ifndef N
 #define N 4
@@ -210,7 +223,9 @@ def test_words_of_a_body(body, expected):
         ("const int A = 3;", []),
         ("template <int A>", []),
         ("__device__ int f() { return B; }", ["A"]),
-        ("enum { A };", ["A"]),
+        ("enum { A };", []),
+        ("enum class E : int { B, A = 2 };", []),
+        ("enum { B = A };", ["A"]),
         ("enum A {};", []),
         ("using A = int;", []),
         ("namespace A { }", []),

@@ -148,3 +148,12 @@ def test_any_draft_is_yaml_with_every_argument(parameters, body, template):
     value, _ = drafted(f"{template} __global__ void k({', '.join(parameters)}) {{ {' '.join(body)} }}")
     assert len(value["arguments"] or {}) == len(parameters)
     assert {"question", "source", "kernel", "problem", "emulate", "grid", "block"} <= value.keys()
+
+
+def test_what_is_only_asked_for_is_a_switch():
+    text = """#if !staged
+__global__ void k(float *out, int n) { if (by_warps) out[threadIdx.x] = twice ? 2 : 1 + warps; out[0] = warps ? 1 : 0; }
+#endif
+"""
+    data, _ = drafted(text)
+    assert data["parameters"] == {"staged": [0, 1], "by_warps": [0, 1], "twice": [0, 1], "warps": [2, 4, 8]}
