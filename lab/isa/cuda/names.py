@@ -238,9 +238,7 @@ def _bound(stream: Sequence[Token]) -> set[str]:
 
 
 def _behind_bodies(stream: Sequence[Token]) -> set[str]:
-    """Return the variables of types that are written where they are used, `union { A a; B b; } held, *other;`, and the
-    values of enumerations.
-    """
+    """Return the variables of types whose body stands before them, `union { A a; } held;`, and enumerations' values."""
     found: set[str] = set()
     opened: list[tuple[int, str]] = []  # the braces that are open, and what type's body begins there
     for at, token in enumerate(stream):
