@@ -34,6 +34,10 @@ TILES: dict[str, dict[str, Scalar]] = {
     "128x128": {},
     "narrow vectors": {"vector_width": 2, "padding": 2, "unroll": 2},
     "no vectors": {"vector_width": 1, "padding": 1, "unroll": 1, "double_buffer": False},
+    "pointers": {"block_m": 64, "block_n": 32, "thread_m": 4, "thread_n": 4, "swap": "pointer", "unroll": 4},
+    "no prefetch": {"block_m": 32, "block_n": 64, "thread_m": 4, "thread_n": 4, "prefetch": False, "unroll": 4},
+    "no prefetch, one tile": {"thread_n": 4, "padding": 4, "prefetch": False, "double_buffer": False, "block_n": 64},
+    "no prefetch, pointers": {"block_m": 64, "thread_m": 4, "prefetch": False, "swap": "pointer", "vector_width": 1},
 }
 SGEMM: dict[str, dict[str, Scalar]] = {
     "sgemm 32x32": {"block_m": 32, "block_n": 32, "thread_m": 4, "thread_n": 4, "stages": 4},
@@ -166,6 +170,14 @@ VARIANTS += [(VECTOR, given) for given in VECTORS.values()]
 IDS += VECTORS
 VARIANTS += [("gemm/tensile.cu.j2", given) for given in TENSILE.values()]
 IDS += TENSILE
+FURTHER: dict[str, tuple[str, dict[str, Scalar]]] = {
+    "edges shifted": ("gemm/edges.cu.j2", {"edge": "shifted"}),
+    "edges shifted, read-only": ("gemm/edges.cu.j2", {"edge": "shifted", "read_only": True}),
+    "edges copied": ("gemm/edges.cu.j2", {"edge": "copied"}),
+    "shuffled, 1 row": ("gemm/shuffled.cu.j2", {"thread_m": 1, "thread_n": 2, "warps": 2}),
+}
+VARIANTS += FURTHER.values()
+IDS += FURTHER
 TALL = "cyclic2d(width=(4, 1), items=(8, 2), threads=(8, 4))"
 MOVES = [
     ("copy/linear.cu.j2", {}),
@@ -220,7 +232,7 @@ def settings_and_layouts():
     """
     pairs = (("nn", "tt"), ("nt", "tn"))
     for number, (key, (name, given)) in enumerate(zip(IDS, VARIANTS, strict=True)):
-        further = key in SGEMM or key in TENSILE
+        further = key in SGEMM or key in TENSILE or key in FURTHER
         for layout in pairs[number % 2] if further else LAYOUTS:
             share = LAYOUTS.index(layout) + 4 * (number // 2 % 2)
             for dtype in ("float32", "float64"):
