@@ -10,7 +10,7 @@ import pytest
 
 from lab.experiment.load import load
 from lab.experiment.space import expand
-from lab.experiment.variants import plan
+from lab.experiment.variants import Planned, plan
 from lab.runs import flow
 from lab.runs.flow import FlowContext
 from lab.stages.build import Built, build, build_task
@@ -45,7 +45,7 @@ def built(first):
     """The builds of the variants of some files, by file."""
     variants = [(file, planned) for file in FILES[first : first + TOGETHER] for planned in ends_of(file)[1]]
     outcomes = build([build_task(planned) for _, planned in variants])
-    found = {}
+    found: dict[Path, list[tuple[Planned, object]]] = {}
     for (file, planned), outcome in zip(variants, outcomes, strict=True):
         found.setdefault(file, []).append((planned, outcome))
     return found
