@@ -160,8 +160,14 @@ class OperandBinder:
         Raises:
             UnsupportedInstruction: the operand is unknown, or does not fit the type.
         """
+        return self._typed(text, t, self._named(text))
+
+    def _named(self, text: str) -> NDArray[Any] | None:
+        return None if text[:1].isdigit() else self._register(text)  # no register's name begins with a digit
+
+    def _typed(self, text: str, t: str, found: NDArray[Any] | None) -> tuple[NDArray[Any], bool]:
+        """Return what `array` does, where the register of that name is known; None for other operands."""
         dtype = DTYPES[t]
-        found = None if text[:1].isdigit() else self._register(text)  # no register's name begins with a digit
         if found is None:
             found = self._constant(text, t)
             if found is None:
@@ -181,9 +187,12 @@ class OperandBinder:
         Raises:
             UnsupportedInstruction: the operand is unknown, or does not fit the type.
         """
-        if text in CLOCKS or text.startswith("!") or self._sum(text) is not None:
+        if text in CLOCKS or text.startswith("!"):
             return None
-        array, direct = self.array(text, t)
+        register = self._named(text)
+        if register is None and self._sum(text) is not None:
+            return None
+        array, direct = self._typed(text, t, register)
         return array if direct else None
 
     def exact(self, text: str, t: str) -> NDArray[Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -68,13 +68,13 @@ class InstructionBinder:
         """
         binder = self.storage.at(position)
         instruction = binder.instruction
-        op = Opcode(instruction.opcode)
+        system = SYSTEM.get(instruction.opcode.partition(".")[0])
         try:
-            if op.family in SYSTEM:
-                part: Part = SYSTEM[op.family](self._site(position, binder), op)
+            if system is not None:
+                part: Part = system(self._site(position, binder), Opcode(instruction.opcode))
                 full: Full = partial(part, self.batch.everyone)
             else:
-                full, part = _bind_alu(binder, op, self.batch.everyone)
+                full, part = _bind_alu(binder, self.batch.everyone)
         except UnknownForm as unknown:
             raise unsupported(instruction, str(unknown)) from unknown
         except (ValueError, IndexError) as error:  # builders take the operands that the form has
@@ -155,18 +155,13 @@ class InstructionBinder:
         return all_threads, some_threads
 
 
-def _bind_alu(binder: OperandBinder, op: Opcode, everyone: Lanes) -> tuple[Full, Part]:
+def _bind_alu(binder: OperandBinder, everyone: Lanes) -> tuple[Full, Part]:
     """Bind an operation on registers.
 
     Where no operand needs a conversion, all threads execute it on the register arrays themselves. Most instructions are
     never executed for chosen threads, so that form is then made only when it is first needed.
     """
-    written = binder.instruction.operands
-    texts = [piece.strip() for piece in written[0].split("|")] if written else []
-    texts += written[1:]
-    alu, outs, ins = _operation(op, texts)
-    if len(ins) != len(alu.ins) or len(outs) != len(alu.outs):
-        raise UnknownForm(f"{len(texts)} operands")
+    alu, outs, ins = _decoded(binder.instruction.opcode, binder.instruction.operands)
     arrays = _whole(binder, alu, outs, ins)
     if arrays is None:
         part = _for_some(binder, alu, outs, ins)
@@ -181,7 +176,22 @@ def _bind_alu(binder: OperandBinder, op: Opcode, everyone: Lanes) -> tuple[Full,
     return partial(alu.compute, *arrays), some_threads
 
 
-def _whole(binder: OperandBinder, alu: Alu, outs: list[str], ins: list[str]) -> list[NDArray[Any]] | None:
+@lru_cache(maxsize=1 << 14)  # each batch of each launch of a kernel binds its instructions anew
+def _decoded(opcode: str, written: tuple[str, ...]) -> tuple[Alu, tuple[str, ...], tuple[str, ...]]:
+    """Return an operation on registers with its destinations and sources as names.
+
+    Raises:
+        UnknownForm: The opcode is unknown, or takes another number of operands.
+    """
+    texts = [piece.strip() for piece in written[0].split("|")] if written else []
+    texts += written[1:]
+    alu, outs, ins = _operation(Opcode(opcode), texts)
+    if len(ins) != len(alu.ins) or len(outs) != len(alu.outs):
+        raise UnknownForm(f"{len(texts)} operands")
+    return alu, tuple(outs), tuple(ins)
+
+
+def _whole(binder: OperandBinder, alu: Alu, outs: tuple[str, ...], ins: tuple[str, ...]) -> list[NDArray[Any]] | None:
     """Return the arrays that an operation on all threads writes and reads; None where an operand needs a conversion.
 
     Raises:
@@ -194,7 +204,7 @@ def _whole(binder: OperandBinder, alu: Alu, outs: list[str], ins: list[str]) -> 
     return arrays if apart and len(arrays) == len(outs) + len(ins) else None
 
 
-def _for_some(binder: OperandBinder, alu: Alu, outs: list[str], ins: list[str]) -> Part:
+def _for_some(binder: OperandBinder, alu: Alu, outs: tuple[str, ...], ins: tuple[str, ...]) -> Part:
     """Return an operation for chosen threads, whose operands are converted where they must be.
 
     Raises:

@@ -125,7 +125,9 @@ def _chart(drawing: object) -> Part:
 
 
 def _fill(chart: Part, height: int) -> Part:
-    return chart.properties(width="container", height=height)
+    """A chart that nothing else holds, with its size set: `properties` would copy all of it."""
+    chart.width, chart.height = "container", height
+    return chart
 
 
 def _base(data: Data) -> Part:

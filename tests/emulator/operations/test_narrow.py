@@ -1,6 +1,7 @@
 """Floats of eight, six and four bits, against fractions, over every number of half precision."""
 
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ DEFINED = {
 LARGEST = {"e4m3": 448, "e5m2": 57344, "e2m3": 7.5, "e3m2": 28, "e2m1": 6}
 
 
+@cache
 def number(name, code):
     _, fraction, bias, _, _ = DEFINED[name]
     power, digits = divmod(code, 2**fraction)

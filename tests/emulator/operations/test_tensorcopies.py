@@ -48,7 +48,7 @@ def test_a_box_of_every_rank(rank):
     emulation = launch(load(rank, size), "k", 1, 32, [argument, out, np.uint32(12), np.uint32(3)])
     assert emulation.clean, emulation.findings
     corner = (12, 3, 0, 1, 0)[:rank][::-1]
-    padded = np.pad(tensor, [(0, 40)] * rank)
+    padded = np.pad(tensor, [(0, length) for length in box[::-1]])
     part = padded[tuple(slice(at, at + length) for at, length in zip(corner, box[::-1], strict=True))]
     np.testing.assert_array_equal(out, part.reshape(-1))
 
