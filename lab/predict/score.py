@@ -29,10 +29,11 @@ DRAM
     Least bytes of the problem, and once more the rest of each sector that stores fill only in part, over 0.867 of the
     bandwidth; words that are read at random and rows that are read again, where L2 does not hold them.
 latency
-    What a block waits for, over the blocks that an SM holds at once, so that occupancy hides it: global loads in groups
-    as large as the hot region's (900 cycles a group), block barriers (20), shuffles (24), 4 cycles for each
-    instruction (dependent arithmetic on Volta and later: Jia et al., arXiv 1804.06826), and 350 for its start and end;
-    blocks of more than 8 warps take 22 % more for each doubling.
+    What a block waits for, over the blocks that an SM holds at once, so that occupancy hides it: what its warps would
+    need alone, by the order and the scheduling bits of their SASS (`lab.predict.chains`), and 350 cycles for its start
+    and end; blocks of more than 8 warps take 22 % more for each doubling. A global load takes 900 cycles, and 55 where
+    L1 has all lines of a request. Records without chains: 900 for each group of global loads, as large as the hot
+    region's; 20 for a barrier, 24 for a shuffle, 4 for each instruction (Jia et al., arXiv 1804.06826).
 
 docs/score.md, made by benchmarks/score_agreement.py, holds the score against the times of an H200. The order of the
 norm and the charge for partly filled sectors were chosen with its errors in view; the other constants are those of
@@ -40,8 +41,6 @@ norm and the charge for partly filled sectors were chosen with its errors in vie
 
 `KernelScore.least_s` and `KernelScore.most_s` bound the time: the largest resource alone with all reuse in L1, and the
 three groups of `_GROUPS` one after the other with none.
-
-Not in it: the order of instructions.
 """
 
 from __future__ import annotations
@@ -55,6 +54,7 @@ from typing import Final
 from lab.base.warp import SECTOR_BYTES, WARP_SIZE
 from lab.hardware.gpus import Gpu
 from lab.hardware.latencies import SmLatencies
+from lab.isa.mix import WarpChain
 from lab.isa.model import InstructionClass as C
 
 TOLERANCE: Final = 0.05
@@ -138,6 +138,8 @@ class LaunchWork:
         loads_together: Global loads of the hot region's text, which a warp can have under way at once; at least 1.
         double: Share of the floating-point instructions that are float64, 0 to 1.
         fetched: What L1 and L2 serve of the loads; None where that was not counted.
+        chain: What a warp waits for from its first to its last instruction, in the mean; None where the SASS was not
+            read for it.
     """
 
     blocks: int
@@ -157,6 +159,7 @@ class LaunchWork:
     loads_together: float = 1.0
     double: float = 0.0
     fetched: Fetched | None = None
+    chain: WarpChain | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,14 +307,43 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
         "L2 reads": fetched * (even / machine.l2_read_bytes + (1 - even) / machine.l2_scattered_bytes) * share,
         "L2 writes": SECTOR_BYTES * work.store_sectors / machine.store_bytes * share,
     }
+    chain = _alone(machine, work) + machine.block_latency
+    chain *= 1 + machine.large_block_loss * max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
+    made["latency"] = chain * fullest / min(max(1, work.blocks_per_sm), fullest)
+    return made
+
+
+def _alone(machine: SmLatencies, work: LaunchWork) -> float:
+    """Return the cycles from a warp's first to its last instruction, if it has an SM for itself.
+
+    Where the order of its instructions is not known, each is taken to need the result of the one before.
+    """
+    chain = work.chain
+    if chain is not None:
+        return (
+            chain.stalls
+            + chain.global_loads * _load_latency(machine, work)
+            + chain.shared_loads * machine.shared_latency
+            + chain.barriers * machine.block_barrier
+            + chain.others * machine.special_cycles
+        )
     each = 1 / (work.blocks * work.warps_per_block)  # of the launch, in one warp
-    chain = (
+    return (
         -(-work.load_requests * each // work.loads_together) * machine.global_latency
         + work.by_class.get(C.BARRIER, 0.0) * each * machine.block_barrier
         + work.by_class.get(C.SHUFFLE, 0.0) * each * machine.shuffle_cycles
         + work.instructions * each * machine.dependent_cycles
-        + machine.block_latency
     )
-    chain *= 1 + machine.large_block_loss * max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
-    made["latency"] = chain * fullest / min(max(1, work.blocks_per_sm), fullest)
-    return made
+
+
+def _load_latency(machine: SmLatencies, work: LaunchWork) -> float:
+    """Return the cycles that a warp waits for a global load in the mean: it waits for the last of its lines.
+
+    Lines are taken to be in L1 independently of each other, as often as sectors are.
+    """
+    served = work.fetched
+    if served is None or not work.load_sectors or not work.load_requests:
+        return machine.global_latency
+    lines = max(1.0, served.lines / work.load_requests)
+    hit: float = max(0.0, 1 - served.likely / work.load_sectors) ** lines
+    return hit * machine.l1_latency + (1 - hit) * machine.global_latency

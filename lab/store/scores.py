@@ -24,12 +24,13 @@ from lab.base.warp import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.hardware.calibration import known_gpu
 from lab.hardware.gpus import Gpu
-from lab.isa.mix import KernelMix
+from lab.isa.mix import ANCHORS, KernelMix
 from lab.isa.model import InstructionClass as C
 from lab.measured.timing import Merit
 from lab.predict.bounds import Prediction
 from lab.predict.score import KernelScore, LaunchWork, score
 from lab.store.caches import Residence, fetched
+from lab.store.chains import Scaling, warp_chain
 from lab.store.codec import uncollected
 from lab.store.database import Store
 from lab.store.growth import works
@@ -231,6 +232,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         loads_together=_together(step.sass),
         double=_floating(executed),
         fetched=None if reuse is None or residence is None else fetched(reuse, residence, sectors),
+        chain=warp_chain((step.ptx, step.sass), step.small, step.launch, within, Scaling(inside, outside)),
     )
 
 
@@ -271,7 +273,7 @@ def expansion(ptx: KernelMix | None, sass: KernelMix | None, cls: C | None = Non
     if ptx is None or sass is None:
         return 1.0
     regions = ptx.hot_counts, sass.hot_counts
-    anchors = [sum(one.by_class.get(kept, 0) for kept in _ANCHORS) for one in regions]
+    anchors = [sum(one.by_class.get(kept, 0) for kept in ANCHORS) for one in regions]
     if not all(anchors):
         anchors = [one.kept for one in regions]
     if not all(anchors):
@@ -283,7 +285,6 @@ def expansion(ptx: KernelMix | None, sass: KernelMix | None, cls: C | None = Non
     return max(1 / _MOST_EXPANSION, min(after / before, _MOST_EXPANSION)) if before and after else 1.0
 
 
-_ANCHORS: Final = (C.FMA, C.FLOAT, C.ST_SHARED, C.ST_GLOBAL, C.ATOMIC, C.SHUFFLE, C.MMA, C.CP_ASYNC)
 _MOST_EXPANSION: Final = 8.0
 _MERGED: Final = (C.LD_SHARED, C.LD_GLOBAL, C.INTEGER, C.COMPARE, C.CONVERT, C.SPECIAL)
 _NONE: Final = MemoryCount()

@@ -8,8 +8,10 @@ import pytest
 
 from lab.hardware.gpus import gpu_for
 from lab.hardware.latencies import latencies_of
+from lab.isa.mix import WarpChain
 from lab.predict.score import (
     ORDER,
+    Fetched,
     KernelScore,
     LaunchWork,
     busy_slices,
@@ -58,6 +60,25 @@ def test_occupancy_hides_latency_and_loads_that_go_together_share_it():
     )
     assert alone == pytest.approx(WORK.blocks_per_sm * more)
     assert more - without == pytest.approx(8 * (together - without))
+
+
+def test_the_order_of_instructions_says_how_long_a_warp_takes_alone():
+    machine = H200.latencies
+    chain = WarpChain(100, 400.0, global_loads=2, shared_loads=3, barriers=4, others=5)
+    found = score(H200, [replace(WORK, chain=chain)], 0).resources["latency"]
+    alone = 400 + 2 * machine.global_latency + 3 * machine.shared_latency + 4 * machine.block_barrier
+    alone += 5 * machine.special_cycles + machine.block_latency
+    assert found == pytest.approx(alone * 64 / 8 / CLOCK)
+
+
+@pytest.mark.parametrize(("missed", "lines", "hit"), [(0.0, 1, 1.0), (1.0, 1, 0.0), (0.5, 1, 0.5), (0.5, 3, 0.125)])
+def test_a_load_takes_as_long_as_the_last_of_its_lines(missed, lines, hit):
+    machine, requests = H200.latencies, 100.0
+    served = Fetched(lines * requests, missed * 400, 0, 400)
+    work = replace(WORK, chain=WarpChain(1, 0.0, global_loads=1), load_requests=requests, load_sectors=400.0)
+    found = score(H200, [replace(work, fetched=served)], 0).resources["latency"]
+    alone = hit * machine.l1_latency + (1 - hit) * machine.global_latency + machine.block_latency
+    assert found == pytest.approx(alone * 64 / 8 / CLOCK)
 
 
 @pytest.mark.parametrize(
