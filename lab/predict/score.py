@@ -27,13 +27,17 @@ starts of blocks
     0.6 ns each, over the whole GPU.
 DRAM
     Least bytes of the problem, and once more the rest of each sector that stores fill only in part, over 0.867 of the
-    bandwidth; words that are read at random and rows that are read again, where L2 does not hold them.
+    bandwidth; words that are read at random and rows that are read again, where L2 does not hold them. Launches of a
+    sequence that declare their bytes move those, less what L2 can hold from one to the next.
 latency
     What a block waits for, over the blocks that an SM holds at once, so that occupancy hides it: what its warps would
     need alone, by the order and the scheduling bits of their SASS (`lab.predict.chains`), and 350 cycles for its start
     and end; blocks of more than 8 warps take 22 % more for each doubling. A global load takes 900 cycles, and 55 where
     L1 has all lines of a request. Records without chains: 900 for each group of global loads, as large as the hot
     region's; 20 for a barrier, 24 for a shuffle, 4 for each instruction (Jia et al., arXiv 1804.06826).
+
+Blocks that loop over the data make whole passes. All of these times are of the block that makes most; those of the
+whole GPU are not, but for DRAM's, which the last blocks do not keep busy.
 
 docs/score.md, made by benchmarks/score_agreement.py, holds the score against the times of an H200. The order of the
 norm and the charge for partly filled sectors were chosen with its errors in view; the other constants are those of
@@ -138,6 +142,8 @@ class LaunchWork:
         loads_together: Global loads of the hot region's text, which a warp can have under way at once; at least 1.
         double: Share of the floating-point instructions that are float64, 0 to 1.
         fetched: What L1 and L2 serve of the loads; None where that was not counted.
+        uneven: Work of the block that has most over that of the mean; 1 where they are alike.
+        least_bytes: Least bytes through DRAM that are declared for it, of a sequence; None where none are.
         chain: What a warp waits for from its first to its last instruction, in the mean; None where the SASS was not
             read for it.
     """
@@ -159,6 +165,8 @@ class LaunchWork:
     loads_together: float = 1.0
     double: float = 0.0
     fetched: Fetched | None = None
+    uneven: float = 1.0
+    least_bytes: float | None = None
     chain: WarpChain | None = None
 
 
@@ -219,14 +227,15 @@ def _seconds(
     clock = gpu.clock_mhz * 1e6
     found: dict[str, float] = {}
     for launch in launches:
-        for name, cycles in _cycles(gpu, machine, launch, bytes_moved / len(launches), reuse).items():
-            found[name] = found.get(name, 0.0) + cycles / clock
+        least = bytes_moved / len(launches) if launch.least_bytes is None else launch.least_bytes
+        for name, cycles in _cycles(gpu, machine, launch, least, reuse).items():
+            found[name] = found.get(name, 0.0) + launch.uneven * cycles / clock
         update = machine.float_update_s if launch.one_float else machine.atomic_update_s
         meeting = launch.updates * update / busy_slices(launch.chunks, machine.l2_slices)
         for name, seconds in (("atomics", meeting), ("starts of blocks", launch.blocks * machine.block_start_s)):
             found[name] = found.get(name, 0.0) + seconds
     if gpu.dram_gb_s:
-        moved = float(bytes_moved)
+        moved = max(float(bytes_moved), sum(_passed_on(gpu, launch, reuse) for launch in launches))
         whole = moved + sum(launch.partial_bytes for launch in launches)
         if reuse is Reuse.LIKELY:
             moved = whole
@@ -235,7 +244,16 @@ def _seconds(
         found["DRAM"] = moved / (gpu.dram_gb_s * 1e9 * machine.dram_share)
         if reuse is Reuse.LIKELY:
             found["DRAM"] += sum(_lost(gpu, machine, one.fetched, bytes_moved) for one in launches if one.fetched)
+        # while the last blocks make a pass that the others do not, they keep no DRAM busy
+        found["DRAM"] *= sum(launch.uneven for launch in launches) / len(launches)
     return found
+
+
+def _passed_on(gpu: Gpu, work: LaunchWork, reuse: Reuse) -> float:
+    """Return the bytes that a launch of a sequence moves through DRAM: what L2 does not hold from the last one."""
+    if work.least_bytes is None or reuse is Reuse.ALL:
+        return 0.0
+    return max(0.0, work.least_bytes - gpu.l2_bytes) if reuse is Reuse.LIKELY else work.least_bytes
 
 
 def _unused(work: LaunchWork) -> float:

@@ -30,7 +30,7 @@ from lab.measured.timing import Merit
 from lab.predict.bounds import Prediction
 from lab.predict.score import KernelScore, LaunchWork, score
 from lab.store.caches import Residence, fetched
-from lab.store.chains import Scaling, warp_chain
+from lab.store.chains import Scaling, warp_chain, warps_of
 from lab.store.codec import uncollected
 from lab.store.database import Store
 from lab.store.growth import works
@@ -51,6 +51,7 @@ class _Step:
     ptx: KernelMix | None
     sass: KernelMix | None
     resources: Resources | None
+    bytes_moved: int | None
 
     @property
     def blocks_ratio(self) -> float:
@@ -170,22 +171,23 @@ def _steps(record: VariantRecord) -> tuple[_Step, ...]:
     done = record.emulation
     if done is None or record.status.failed:
         return ()
-    real: list[tuple[LaunchRecord | None, Prediction | None, Resources | None]]
-    real = [(step.launch, step.prediction, step.resources) for step in record.steps]
-    real = real or [(record.launch, record.prediction, record.build.resources if record.build else None)]
+    real: list[tuple[LaunchRecord | None, Prediction | None, Resources | None, int | None]]
+    real = [(step.launch, step.prediction, step.resources, step.bytes_moved) for step in record.steps]
+    real = real or [(record.launch, record.prediction, record.build.resources if record.build else None, None)]
     made = []
-    for (launch, prediction, resources), small in zip(real, done.launches, strict=False):
+    for (launch, prediction, resources, moved), small in zip(real, done.launches, strict=False):
         if launch is None or small.executed is None or prediction is None or not prediction.blocks_per_sm:
             return ()
         ptx, sass = (_mix(record, small.entry, isa) for isa in ("ptx", "sass"))
-        made.append(_Step(launch, small, prediction, ptx, sass, resources))
+        made.append(_Step(launch, small, prediction, ptx, sass, resources, moved))
     return tuple(made) if len(made) == len(real) == len(done.launches) else ()
 
 
 def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> LaunchWork:
     executed, looped = step.small.executed or _NOTHING, _looping(record, step)
     blocks = step.blocks_ratio
-    grown = blocks * growth
+    work = _own_work(step, executed, work)
+    grown = blocks * min(growth, work)
     persistent = grown < _PERSISTENT * work and _resides(record, step)
     inside = work if persistent or record.merit is not Merit.TFLOPS else grown
     outside = blocks if persistent or record.merit is Merit.TFLOPS else max(blocks, work / growth)
@@ -232,8 +234,39 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         loads_together=_together(step.sass),
         double=_floating(executed),
         fetched=None if reuse is None or residence is None else fetched(reuse, residence, sectors),
+        uneven=_uneven(step, within, work / blocks) if persistent else 1.0,
+        least_bytes=step.bytes_moved,
         chain=warp_chain((step.ptx, step.sass), step.small, step.launch, within, Scaling(inside, outside)),
     )
+
+
+def _own_work(step: _Step, executed: ExecutedCounts, work: float) -> float:
+    """The work of a launch of a sequence over that of the executed one.
+
+    That of the whole, unless its declared bytes grow clearly less, as where it adds up a fixed number of parts.
+    """
+    used = sum(executed.memory.get(key, _NONE).bytes_used for key in (*_LOADS, "global.store"))
+    if not step.bytes_moved or not used or step.bytes_moved / used > _PERSISTENT * work:
+        return work
+    return max(step.blocks_ratio, step.bytes_moved / used)
+
+
+def _uneven(step: _Step, looped: ExecutedCounts, growth: float) -> float:
+    """Passes of the blocks that make most over the mean, where blocks loop over the data and their work grows so.
+
+    How many they make of the small problem is read from the instructions in loops, over those of the loops' text: some
+    whole number, or less than one where there are more blocks than work.
+    """
+    text = sum(loop.counts.instructions for loop in step.ptx.loops if loop.depth == 1) if step.ptx else 0
+    if not text or not looped.warps:
+        return 1.0
+    executed = looped.warps / warps_of(step.small.launch) / text
+    passes = growth * (round(executed) or executed)
+    return math.ceil(passes - _WHOLE) / passes if passes > 1 else 1.0
+
+
+_WHOLE: Final = 0.01
+"""By how much a number of passes may exceed a whole one, because the executed problem fills its blocks in part."""
 
 
 def _residence(record: VariantRecord, step: _Step, growth: float) -> Residence | None:

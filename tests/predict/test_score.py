@@ -81,6 +81,21 @@ def test_a_load_takes_as_long_as_the_last_of_its_lines(missed, lines, hit):
     assert found == pytest.approx(alone * 64 / 8 / CLOCK)
 
 
+def test_launches_pass_through_l2_what_fits_and_through_dram_the_rest():
+    part, rate = replace(WORK, least_bytes=5e8), 4.8e12 * 0.867
+    found = score(H200, [part] * 4, 10**9)
+    assert found.resources["DRAM"] == pytest.approx(4 * (5e8 - H200.l2_bytes) / rate)
+    small = score(H200, [replace(part, least_bytes=0.9 * H200.l2_bytes)] * 4, 10**7)
+    assert small.resources["DRAM"] == pytest.approx(1e7 / rate)
+
+
+def test_everything_waits_for_the_block_with_most_work_but_the_launch_of_blocks():
+    even = score(H200, [WORK], 10**9).resources
+    uneven = score(H200, [replace(WORK, uneven=1.25)], 10**9).resources
+    same = {"starts of blocks"}
+    assert {n: uneven[n] / even[n] for n in even} == pytest.approx({n: 1 if n in same else 1.25 for n in even})
+
+
 @pytest.mark.parametrize(
     ("field", "resource"),
     [
