@@ -97,6 +97,18 @@ def _own(sass: KernelMix, loop: LoopMix) -> dict[str, int]:
     return {cls: n - sum(one.get(cls, 0) for one in inner) for cls, n in loop.counts.by_class.items()}
 
 
+def counterpart(sass: KernelMix, loop: LoopMix) -> str:
+    """Return the label of the loop of the SASS that does what one of the PTX does; empty without loops.
+
+    Of loops side by side that do alike it is the longest, since ptxas leaves a remainder behind an unrolled loop.
+    """
+    found = next((one for one in sass.loops if one.label == sass.like(loop)), None)
+    if found is None:
+        return ""
+    beside = (one for one in sass.loops if one.parent == found.parent and _alike(one, found))
+    return max(beside, key=lambda one: one.counts.instructions, default=found).label
+
+
 def _unrolled(sass: KernelMix) -> list[LoopMix]:
     """The loops of the SASS, the longest first, without remainders: those beside a longer one that does alike.
 

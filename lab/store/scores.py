@@ -30,7 +30,7 @@ from lab.measured.timing import Merit
 from lab.predict.bounds import Prediction
 from lab.predict.score import KernelScore, LaunchWork, score
 from lab.store.caches import Residence, fetched
-from lab.store.chains import Scaling, warp_chain, warps_of
+from lab.store.chains import Scaling, counterpart, warp_chain, warps_of
 from lab.store.codec import uncollected
 from lab.store.database import Store
 from lab.store.growth import works
@@ -179,6 +179,10 @@ def _steps(record: VariantRecord) -> tuple[_Step, ...]:
         if launch is None or small.executed is None or prediction is None or not prediction.blocks_per_sm:
             return ()
         ptx, sass = (_mix(record, small.entry, isa) for isa in ("ptx", "sass"))
+        if ptx is not None and sass is not None:
+            ptx = ptx.with_hot(small.hot_label)
+            # judged by its text alone, the hot loop of the SASS may be another one that ptxas unrolled further
+            sass = sass.with_hot(counterpart(sass, ptx.hot_loop)) if ptx.hot_loop is not None else sass
         made.append(_Step(launch, small, prediction, ptx, sass, resources, moved))
     return tuple(made) if len(made) == len(real) == len(done.launches) else ()
 
