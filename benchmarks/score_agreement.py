@@ -306,11 +306,12 @@ makes most passes.
 
 What a warp needs alone is read from its SASS (`lab/predict/chains.py`). It issues in order, when the stall of its last
 instruction has passed and the barriers that ptxas made it wait for are released. The path that determines its last
-issue consists of stalls and of latencies that lie one behind the other: 900 cycles for a global load (55 where L1 has
-it), 24 for shared memory, 20 for a barrier of the block, 17.2 for special functions and all else, 5 for the branch
-back of a loop. `chase` and `pipes` of experiments/micro measure 55, 24, 17.2 and 5. A loop's path is that of an
-iteration among others, and a warp makes as many as the CPU counted, by the instructions that ptxas keeps. Records
-older than that have no such path: an instruction takes 4 cycles, a group of loads 900.
+issue consists of stalls and of latencies that lie one behind the other: 900 cycles for a global load from DRAM, 502
+from L2 and 55 from L1, 24 for shared memory, 20 for a barrier of the block, 17.2 for special functions and all else, 5
+for the branch back of a loop. `chase` and `pipes` of experiments/micro measure 55, 24, 17.2 and 5, and 0.56 of DRAM's
+latency for L2; 900 is that of the schedulers' model under load. A loop's path is that of an iteration among others,
+and a warp makes as many as the CPU counted, by the instructions that ptxas keeps. Records older than that have no such
+path: an instruction takes 4 cycles, a group of loads 900.
 
 Counts are of the small problem. Where throughput counts bytes they grow with the problem's work, where it counts
 operations with the blocks and what each has to do (`lab/store/scores.py`). The CPU executes PTX: what SASS has more or

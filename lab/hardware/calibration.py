@@ -90,7 +90,7 @@ CONSTANTS: Final[Mapping[str, GpuConstant]] = MappingProxyType(
             "a cycle and SM", 0.05, 16, "passes through shared memory", "shared_wavefronts"),
         "l1_lines": GpuConstant("a cycle and SM", 0.05, 16, "lines of 128 bytes that loads look up in L1", "l1_lines"),
         "l1_latency": GpuConstant(_CYCLES, 5, 10_000, "load after load in L1", "l1_latency", reference=60.7218),
-        "l2_latency": GpuConstant(_CYCLES, 10, 10_000, "load after load in L2"),
+        "l2_latency": GpuConstant(_CYCLES, 10, 10_000, "load after load in L2", "l2_latency", reference=386.851),
         "dram_latency": GpuConstant(
             _CYCLES, 20, 100_000, "load after load in DRAM", "global_latency", reference=689.109),
         "l2_read_bytes": GpuConstant(

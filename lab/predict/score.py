@@ -32,9 +32,10 @@ DRAM
 latency
     What a block waits for, over the blocks that an SM holds at once, so that occupancy hides it: what its warps would
     need alone, by the order and the scheduling bits of their SASS (`lab.predict.chains`), and 350 cycles for its start
-    and end; blocks of more than 8 warps take 22 % more for each doubling. A global load takes 900 cycles, and 55 where
-    L1 has all lines of a request. Records without chains: 900 for each group of global loads, as large as the hot
-    region's; 20 for a barrier, 24 for a shuffle, 4 for each instruction (Jia et al., arXiv 1804.06826).
+    and end; blocks of more than 8 warps take 22 % more for each doubling. A global load takes 900 cycles from DRAM, 502
+    from L2, and 55 where L1 has all lines of a request. Records without chains: 900 for each group of global loads, as
+    large as the hot region's; 20 for a barrier, 24 for a shuffle, 4 for each instruction (Jia et al., arXiv
+    1804.06826).
 
 Blocks that loop over the data make whole passes. All of these times are of the block that makes most; those of the
 whole GPU are not, but for DRAM's, which the last blocks do not keep busy.
@@ -325,13 +326,13 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
         "L2 reads": fetched * (even / machine.l2_read_bytes + (1 - even) / machine.l2_scattered_bytes) * share,
         "L2 writes": SECTOR_BYTES * work.store_sectors / machine.store_bytes * share,
     }
-    chain = _alone(machine, work) + machine.block_latency
+    chain = _alone(machine, work, least) + machine.block_latency
     chain *= 1 + machine.large_block_loss * max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
     made["latency"] = chain * fullest / min(max(1, work.blocks_per_sm), fullest)
     return made
 
 
-def _alone(machine: SmLatencies, work: LaunchWork) -> float:
+def _alone(machine: SmLatencies, work: LaunchWork, least: float) -> float:
     """Return the cycles from a warp's first to its last instruction, if it has an SM for itself.
 
     Where the order of its instructions is not known, each is taken to need the result of the one before.
@@ -340,7 +341,7 @@ def _alone(machine: SmLatencies, work: LaunchWork) -> float:
     if chain is not None:
         return (
             chain.stalls
-            + chain.global_loads * _load_latency(machine, work)
+            + chain.global_loads * _load_latency(machine, work, least)
             + chain.shared_loads * machine.shared_latency
             + chain.barriers * machine.block_barrier
             + chain.others * machine.special_cycles
@@ -354,14 +355,18 @@ def _alone(machine: SmLatencies, work: LaunchWork) -> float:
     )
 
 
-def _load_latency(machine: SmLatencies, work: LaunchWork) -> float:
+def _load_latency(machine: SmLatencies, work: LaunchWork, least: float) -> float:
     """Return the cycles that a warp waits for a global load in the mean: it waits for the last of its lines.
 
-    Lines are taken to be in L1 independently of each other, as often as sectors are.
+    Lines are taken to be in L1 independently of each other, as often as sectors are. Of what L1 misses, `least` bytes
+    come from DRAM and the rest from L2.
     """
     served = work.fetched
     if served is None or not work.load_sectors or not work.load_requests:
         return machine.global_latency
     lines = max(1.0, served.lines / work.load_requests)
     hit: float = max(0.0, 1 - served.likely / work.load_sectors) ** lines
-    return hit * machine.l1_latency + (1 - hit) * machine.global_latency
+    missed = SECTOR_BYTES * served.likely
+    distant = min(1.0, least / missed) if missed else 1.0
+    beyond = distant * machine.global_latency + (1 - distant) * machine.l2_latency
+    return hit * machine.l1_latency + (1 - hit) * beyond

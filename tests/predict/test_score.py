@@ -71,13 +71,24 @@ def test_the_order_of_instructions_says_how_long_a_warp_takes_alone():
     assert found == pytest.approx(alone * 64 / 8 / CLOCK)
 
 
-@pytest.mark.parametrize(("missed", "lines", "hit"), [(0.0, 1, 1.0), (1.0, 1, 0.0), (0.5, 1, 0.5), (0.5, 3, 0.125)])
-def test_a_load_takes_as_long_as_the_last_of_its_lines(missed, lines, hit):
+@pytest.mark.parametrize(
+    ("missed", "lines", "moved", "hit", "distant"),
+    [
+        (0, 1, 0, 1, 0),
+        (1, 1, 0, 0, 0),
+        (0.5, 1, 0, 0.5, 0),
+        (0.5, 3, 0, 0.125, 0),
+        (1, 1, 3200, 0, 0.25),
+        (1, 1, 1e9, 0, 1),
+    ],
+)
+def test_a_load_takes_as_long_as_the_last_of_its_lines(missed, lines, moved, hit, distant):
     machine, requests = H200.latencies, 100.0
     served = Fetched(lines * requests, missed * 400, 0, 400)
     work = replace(WORK, chain=WarpChain(1, 0.0, global_loads=1), load_requests=requests, load_sectors=400.0)
-    found = score(H200, [replace(work, fetched=served)], 0).resources["latency"]
-    alone = hit * machine.l1_latency + (1 - hit) * machine.global_latency + machine.block_latency
+    found = score(H200, [replace(work, fetched=served)], moved).resources["latency"]
+    beyond = distant * machine.global_latency + (1 - distant) * machine.l2_latency
+    alone = hit * machine.l1_latency + (1 - hit) * beyond + machine.block_latency
     assert found == pytest.approx(alone * 64 / 8 / CLOCK)
 
 

@@ -9,7 +9,7 @@ import pytest
 from lab.emulator.results import ExecutedCounts
 from lab.isa.mix import BODY, Counts, KernelMix, LoopMix, WarpChain
 from lab.isa.model import Isa
-from lab.store.chains import Scaling, warp_chain, warps_of
+from lab.store.chains import Scaling, counterpart, warp_chain, warps_of
 from lab.store.model import EmulatedStep, LaunchRecord
 
 LAUNCH = LaunchRecord((10, 1, 1), (64, 1, 1), 0)
@@ -90,3 +90,13 @@ def test_records_without_chains_say_nothing() -> None:
     assert warp_chain((text, None), small, LAUNCH, none, ONCE) is None
     known = replace(text, chains={BODY: WarpChain(10, 10.0)})
     assert warp_chain((text, known), replace(small, executed=None), LAUNCH, none, ONCE) is None
+
+
+def test_the_counterpart_of_a_loop_is_the_longest_that_does_alike() -> None:
+    ptx = loop("L", counts(19, fma=5, float=8), hot=True)
+    copy, remainder = loop("C", counts(80, ld_global=16, st_shared=16)), loop("R", counts(22, fma=5, float=10))
+    unrolled = loop("U", counts(80, fma=20, float=40))
+    assert counterpart(mix("sass", counts(200), copy, remainder, unrolled), ptx) == "U"
+    inside = replace(unrolled, parent="C", depth=2)
+    assert counterpart(mix("sass", counts(200), copy, inside), ptx) == "U"
+    assert counterpart(mix("sass", counts(200)), ptx) == ""
