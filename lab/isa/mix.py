@@ -151,6 +151,8 @@ class WarpChain:
         instructions: Instructions of the piece.
         stalls: Cycles from one issue to the next, latencies of variable length left out.
         global_loads: Latencies of global memory that follow each other.
+        atomics: The same of atomics in global memory whose result is used.
+        local_loads: The same of local memory.
         shared_loads: The same of shared memory.
         barriers: Barriers of the block.
         others: Latencies of other instructions of variable latency: special functions, conversions, shuffles.
@@ -159,6 +161,8 @@ class WarpChain:
     instructions: int
     stalls: float
     global_loads: float = 0.0
+    atomics: float = 0.0
+    local_loads: float = 0.0
     shared_loads: float = 0.0
     barriers: float = 0.0
     others: float = 0.0

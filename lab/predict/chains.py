@@ -18,7 +18,7 @@ from typing import Final
 
 from lab.hardware.latencies import SmLatencies
 from lab.isa.mix import BODY, KernelMix, WarpChain
-from lab.isa.model import Function
+from lab.isa.model import Function, Instruction, InstructionClass
 from lab.predict.schedulers.loop import Slot, Unit, slots_of
 
 _WARM, _COUNTED = 1, 2
@@ -30,6 +30,8 @@ class _Kind(IntEnum):
 
     STALL = 0
     GLOBAL = auto()
+    ATOMIC = auto()
+    LOCAL = auto()
     SHARED = auto()
     BARRIER = auto()
     OTHER = auto()
@@ -39,6 +41,7 @@ _Path = tuple[float, ...]
 """How often each kind lies on a path, and the cycles of stalls."""
 _START: Final[_Path] = (0.0,) * len(_Kind)
 _MEMORY: Final = {Unit.GLOBAL: _Kind.GLOBAL, Unit.SHARED: _Kind.SHARED}
+_Issued = tuple[Instruction, Slot]
 
 
 def chains(function: Function, code: bytes, mix: KernelMix, machine: SmLatencies) -> dict[str, WarpChain]:
@@ -63,17 +66,17 @@ def chains(function: Function, code: bytes, mix: KernelMix, machine: SmLatencies
     return {label: chain for label, chain in found.items() if chain.instructions}
 
 
-def _chain(slots: Sequence[Slot], machine: SmLatencies, *, turns: int) -> WarpChain:
+def _chain(code: Sequence[_Issued], machine: SmLatencies, *, turns: int) -> WarpChain:
     """Return the chain of some instructions; with `turns`, of an iteration after so many others."""
     warp = _Warp(machine)
     for _ in range(turns):
-        warp.run(slots, again=True)
+        warp.run(code, again=True)
     before = warp.path
     counted = _COUNTED if turns else 1
     for _ in range(counted):
-        warp.run(slots, again=turns > 0)
+        warp.run(code, again=turns > 0)
     spent = [max(0.0, (now - then) / counted) for now, then in zip(warp.path, before, strict=True)]
-    return WarpChain(len(slots), *spent)
+    return WarpChain(len(code), *spent)
 
 
 class _Warp:
@@ -88,10 +91,10 @@ class _Warp:
         self._groups: list[tuple[float, _Path]] = []
         self._bulk: tuple[float, _Path] = (0.0, _START)
 
-    def run(self, slots: Sequence[Slot], *, again: bool) -> None:
+    def run(self, code: Sequence[_Issued], *, again: bool) -> None:
         """Issue some instructions; `again`: and take the branch back to the first."""
         requested = self._bulk  # a ring of two stages: the wait is for what the last iteration requested
-        for slot in slots:
+        for instruction, slot in code:
             now, path = self._ready, self.path
             for number in slot.control.waits:
                 if self._barriers[number][0] > now:
@@ -103,13 +106,12 @@ class _Warp:
                 del self._groups[: max(0, len(self._groups) - slot.left)]
             elif slot.unit is Unit.PHASE and requested[0] > now:
                 now, path = requested
-            self._issue(slot, now, path)
+            self._issue(instruction, slot, now, path)
         if again:
             self._stall(self._machine.taken_branch)
 
-    def _issue(self, slot: Slot, now: float, path: _Path) -> None:
-        control = slot.control
-        kind = _MEMORY.get(slot.unit, _Kind.OTHER)
+    def _issue(self, instruction: Instruction, slot: Slot, now: float, path: _Path) -> None:
+        control, kind = slot.control, _kind(instruction, slot)
         if slot.unit is Unit.COPY:
             self._copies = self._after(now, path, _Kind.GLOBAL)
         elif slot.unit is Unit.BULK:
@@ -135,6 +137,15 @@ class _Warp:
         return now + self._costs[kind], _with(path, kind, 1.0)
 
 
+def _kind(instruction: Instruction, slot: Slot) -> _Kind:
+    """Say what latency an instruction's result has."""
+    if instruction.cls is InstructionClass.LD_LOCAL:
+        return _Kind.LOCAL
+    if instruction.cls is InstructionClass.ATOMIC and slot.unit is not Unit.SHARED:
+        return _Kind.ATOMIC
+    return _MEMORY.get(slot.unit, _Kind.OTHER)
+
+
 def _with(path: _Path, kind: _Kind, amount: float) -> _Path:
     return (*path[:kind], path[kind] + amount, *path[kind + 1 :])
 
@@ -142,6 +153,8 @@ def _with(path: _Path, kind: _Kind, amount: float) -> _Path:
 def _costs(machine: SmLatencies) -> Mapping[_Kind, float]:
     return {
         _Kind.GLOBAL: machine.global_latency,
+        _Kind.ATOMIC: machine.l2_latency,
+        _Kind.LOCAL: machine.l1_latency,
         _Kind.SHARED: machine.shared_latency,
         _Kind.BARRIER: machine.block_barrier,
         _Kind.OTHER: machine.special_cycles,

@@ -33,9 +33,9 @@ latency
     What a block waits for, over the blocks that an SM holds at once, so that occupancy hides it: what its warps would
     need alone, by the order and the scheduling bits of their SASS (`lab.predict.chains`), and 350 cycles for its start
     and end; blocks of more than 8 warps take 22 % more for each doubling. A global load takes 900 cycles from DRAM, 502
-    from L2, and 55 where L1 has all lines of a request. Records without chains: 900 for each group of global loads, as
-    large as the hot region's; 20 for a barrier, 24 for a shuffle, 4 for each instruction (Jia et al., arXiv
-    1804.06826).
+    from L2 and 55 from L1, as long as the last line of those that are waited for together. Records without chains: 900
+    for each group of global loads, as large as the hot region's; 20 for a barrier, 24 for a shuffle, 4 for each
+    instruction (Jia et al., arXiv 1804.06826).
 
 Blocks that loop over the data make whole passes. All of these times are of the block that makes most; those of the
 whole GPU are not, but for DRAM's, which the last blocks do not keep busy.
@@ -341,7 +341,9 @@ def _alone(machine: SmLatencies, work: LaunchWork, least: float) -> float:
     if chain is not None:
         return (
             chain.stalls
-            + chain.global_loads * _load_latency(machine, work, least)
+            + chain.global_loads * _load_latency(machine, work, chain, least)
+            + chain.atomics * machine.l2_latency
+            + chain.local_loads * machine.l1_latency
             + chain.shared_loads * machine.shared_latency
             + chain.barriers * machine.block_barrier
             + chain.others * machine.special_cycles
@@ -355,18 +357,18 @@ def _alone(machine: SmLatencies, work: LaunchWork, least: float) -> float:
     )
 
 
-def _load_latency(machine: SmLatencies, work: LaunchWork, least: float) -> float:
-    """Return the cycles that a warp waits for a global load in the mean: it waits for the last of its lines.
+def _load_latency(machine: SmLatencies, work: LaunchWork, chain: WarpChain, least: float) -> float:
+    """Return the cycles that a warp waits for global loads in the mean: it waits for the last line of all of them.
 
-    Lines are taken to be in L1 independently of each other, as often as sectors are. Of what L1 misses, `least` bytes
-    come from DRAM and the rest from L2.
+    Lines are taken to be in L1 independently of each other, as often as sectors are, and so in L2. Of what L1 misses,
+    `least` bytes come from DRAM.
     """
     served = work.fetched
-    if served is None or not work.load_sectors or not work.load_requests:
+    if served is None or not work.load_sectors or not chain.global_loads:
         return machine.global_latency
-    lines = max(1.0, served.lines / work.load_requests)
-    hit: float = max(0.0, 1 - served.likely / work.load_sectors) ** lines
-    missed = SECTOR_BYTES * served.likely
-    distant = min(1.0, least / missed) if missed else 1.0
-    beyond = distant * machine.global_latency + (1 - distant) * machine.l2_latency
-    return hit * machine.l1_latency + (1 - hit) * beyond
+    lines = max(1.0, served.lines / (work.blocks * work.warps_per_block * chain.global_loads))
+    missed = min(1.0, served.likely / work.load_sectors)
+    distant = min(missed, least / (SECTOR_BYTES * work.load_sectors))
+    in_l1: float = (1 - missed) ** lines
+    in_l2: float = (1 - distant) ** lines
+    return in_l1 * machine.l1_latency + (in_l2 - in_l1) * machine.l2_latency + (1 - in_l2) * machine.global_latency

@@ -68,6 +68,17 @@ def test_each_kind_of_latency_is_counted_apart() -> None:
     assert found == WarpChain(7, 2 + 6 + 3 + 1, global_loads=1, shared_loads=1, barriers=1, others=1)
 
 
+def test_atomics_answer_from_l2_and_local_memory_from_l1() -> None:
+    found = chains_of(
+        ("ATOMG.E.ADD.STRONG.GPU PT, R4, [R2.64], R5", bits(1, raises=0)),
+        ("LDL R6, [R4]", bits(1, raises=1, waits=(0,))),
+        ("ATOMS.ADD R7, [R6], R5", bits(1, raises=2, waits=(1,))),
+        ("MOV R8, R7", bits(2, waits=(2,))),
+        ("EXIT", bits()),
+    )[BODY]
+    assert found == WarpChain(5, 2 + 1, atomics=1, local_loads=1, shared_loads=1)
+
+
 def test_an_address_may_be_overwritten_when_the_store_has_read_it() -> None:
     found = chains_of(("STG.E [R2], R4", bits(1, read=3)), ("MOV R4, R5", bits(2, waits=(3,))), ("EXIT", bits()))
     assert found[BODY] == WarpChain(3, H200.operands_read + 2 + 1)

@@ -64,32 +64,31 @@ def test_occupancy_hides_latency_and_loads_that_go_together_share_it():
 
 def test_the_order_of_instructions_says_how_long_a_warp_takes_alone():
     machine = H200.latencies
-    chain = WarpChain(100, 400.0, global_loads=2, shared_loads=3, barriers=4, others=5)
+    chain = WarpChain(100, 400.0, 2, atomics=6, local_loads=7, shared_loads=3, barriers=4, others=5)
     found = score(H200, [replace(WORK, chain=chain)], 0).resources["latency"]
     alone = 400 + 2 * machine.global_latency + 3 * machine.shared_latency + 4 * machine.block_barrier
-    alone += 5 * machine.special_cycles + machine.block_latency
+    alone += 5 * machine.special_cycles + 6 * machine.l2_latency + 7 * machine.l1_latency + machine.block_latency
     assert found == pytest.approx(alone * 64 / 8 / CLOCK)
 
 
 @pytest.mark.parametrize(
-    ("missed", "lines", "moved", "hit", "distant"),
+    ("missed", "lines", "distant", "in_l1", "in_l2"),
     [
-        (0, 1, 0, 1, 0),
-        (1, 1, 0, 0, 0),
-        (0.5, 1, 0, 0.5, 0),
-        (0.5, 3, 0, 0.125, 0),
-        (1, 1, 3200, 0, 0.25),
-        (1, 1, 1e9, 0, 1),
+        (0.0, 1, 0.0, 1.0, 1.0),
+        (1.0, 1, 0.0, 0.0, 1.0),
+        (0.5, 1, 0.25, 0.5, 0.75),
+        (0.5, 3, 0.25, 0.125, 0.421875),
+        (0.5, 1, 9.0, 0.5, 0.5),
     ],
 )
-def test_a_load_takes_as_long_as_the_last_of_its_lines(missed, lines, moved, hit, distant):
-    machine, requests = H200.latencies, 100.0
-    served = Fetched(lines * requests, missed * 400, 0, 400)
-    work = replace(WORK, chain=WarpChain(1, 0.0, global_loads=1), load_requests=requests, load_sectors=400.0)
-    found = score(H200, [replace(work, fetched=served)], moved).resources["latency"]
-    beyond = distant * machine.global_latency + (1 - distant) * machine.l2_latency
-    alone = hit * machine.l1_latency + (1 - hit) * beyond + machine.block_latency
-    assert found == pytest.approx(alone * 64 / 8 / CLOCK)
+def test_loads_take_as_long_as_the_last_of_their_lines(missed, lines, distant, in_l1, in_l2):
+    machine, warps = H200.latencies, WORK.blocks * WORK.warps_per_block
+    sectors = 4.0 * lines * warps
+    served = Fetched(2 * lines * warps, missed * sectors, 0, sectors)  # two groups of loads, `lines` each
+    work = replace(WORK, chain=WarpChain(1, 0.0, global_loads=2), load_requests=1.0, load_sectors=sectors)
+    found = score(H200, [replace(work, fetched=served)], round(32 * distant * sectors)).resources["latency"]
+    each = in_l1 * machine.l1_latency + (in_l2 - in_l1) * machine.l2_latency + (1 - in_l2) * machine.global_latency
+    assert found == pytest.approx((2 * each + machine.block_latency) * 64 / 8 / CLOCK)
 
 
 def test_launches_pass_through_l2_what_fits_and_through_dram_the_rest():

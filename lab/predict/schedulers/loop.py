@@ -176,8 +176,8 @@ def main_loop(function: Function, code: bytes, mix: KernelMix) -> MainLoop:
     )
 
 
-def slots_of(function: Function, code: bytes, lines: frozenset[int]) -> tuple[Slot, ...]:
-    """Return the instructions on some lines as the model issues them, without those that spin.
+def slots_of(function: Function, code: bytes, lines: frozenset[int]) -> tuple[tuple[Instruction, Slot], ...]:
+    """Return the instructions on some lines, and as the model issues them, without those that spin.
 
     Args:
         function: The SASS.
@@ -187,7 +187,8 @@ def slots_of(function: Function, code: bytes, lines: frozenset[int]) -> tuple[Sl
     Raises:
         ValueError: The code does not belong to the function.
     """
-    return _slots(function, code, _places(function, lines))
+    places = _places(function, lines)
+    return tuple(zip((function.instructions[i] for i in places), _slots(function, code, places), strict=True))
 
 
 def _places(function: Function, lines: frozenset[int]) -> list[int]:
