@@ -131,7 +131,7 @@ The order of instructions, sequences of launches and whole passes came after tha
 benchmarks/chains.json.xz (`benchmarks/read_chains.py`). Before, the lists from the second on had median errors of
 5.8 %, 14.5 %, 19.9 %, 9.3 % and 10.6 %, a p90 of 68 %, 184 %, 68 %, 60 % and 40 %, ranks of 0.71, 0.70, 0.60, 0.78 and
 0.66, and 88 of 121, 6 of 10, 7 of 11, 10 of 11 and 12 of 12 good first picks. The lines of the held-out kernels in this
-table were printed four times meanwhile. When most of it was done, three of their first picks had become worse; that
+table were printed five times meanwhile. When most of it was done, three of their first picks had become worse; that
 led to a search for what was missing (loads that are waited for together, atomics that return a value), and not to any
 figure.
 
@@ -147,7 +147,8 @@ The aims on what was never fitted are a median error of 8 %, a p90 of 20 %, a ra
 - Counts are of the small problem. Where throughput counts no operations, the CPU also executes it with each size halved
   (`lab/store/growth.py`): instructions that grow with a whole power of a size are taken to go on so (attention_row,
   whose queries each read all keys, was estimated 30 times too fast without). Where the power is no whole number, the
-  estimate goes by bytes, and the interval up to that power. Where the small problem's data behaves differently
+  estimate goes by bytes, and the interval up to that power. Where each block executes by whole powers of the sizes,
+  blocks that the small problem fills in part count by their number. Where the small problem's data behaves differently
   (mandelbrot's points, the updates of compaction and column_sums), so do counts.
 - What L1 serves of repeated reads is counted on the first blocks, by how many lines they read in between
   (`lab/store/caches.py`). Those of other blocks on the same SM are not in it, and L2 is no more than a share: random

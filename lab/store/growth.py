@@ -35,10 +35,13 @@ class Growth:
         likely: The factor.
         most: The factor if growth that is not regular, with no whole power of a size, goes on as between the two sizes
             that were executed; else `likely`.
+        by_blocks: Blocks that the executed problem fills in part showed it: each executes as much as at the real size,
+            of which there are so many.
     """
 
     likely: float
     most: float
+    by_blocks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class _Powers:
         if any(abs(power - round(power)) > _REGULAR for power in powers.values()):
             return Growth(1.0, most)
         likely = blocks * math.prod(ratio ** round(powers[name]) for name, ratio in ratios.items())
-        return Growth(likely, likely)
+        return Growth(likely, likely, by_blocks=blocks > 1)
 
 
 def declared(record: VariantRecord) -> float:
@@ -115,7 +118,8 @@ def _blocks(record: VariantRecord) -> float:
 def works(records: Sequence[VariantRecord]) -> dict[str, Growth]:
     """How the work of the variants of one problem grows, by variant id.
 
-    What was counted decides where it grows clearly faster than what the problem declares.
+    What was counted decides where it grows clearly faster than what the problem declares; and also where it grows less
+    because the executed problem fills its blocks in part, so that more is computed than it keeps.
     """
     shown = counted(records)
     found = {}
@@ -123,6 +127,8 @@ def works(records: Sequence[VariantRecord]) -> dict[str, Growth]:
         least, grown = declared(record), shown.get(record.variant)
         if grown is None:
             found[record.variant] = Growth(least, least)
+        elif grown.by_blocks:
+            found[record.variant] = Growth(grown.likely, grown.most)
         else:
             likely, most = (x if x > _CLEARLY * least else least for x in (grown.likely, grown.most))
             found[record.variant] = Growth(likely, max(likely, most))

@@ -33,7 +33,7 @@ from lab.store.caches import Residence, fetched
 from lab.store.chains import Scaling, counterpart, warp_chain, warps_of
 from lab.store.codec import uncollected
 from lab.store.database import Store
-from lab.store.growth import works
+from lab.store.growth import declared, works
 from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, VariantRecord
 from lab.toolchain.base import Resources
 
@@ -190,6 +190,8 @@ def _steps(record: VariantRecord) -> tuple[_Step, ...]:
 def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> LaunchWork:
     executed, looped = step.small.executed or _NOTHING, _looping(record, step)
     blocks = step.blocks_ratio
+    # what blocks compute beyond the data they do not store
+    kept = max(1.0, declared(record) / work) if record.merit is not Merit.TFLOPS else 1.0
     work = _own_work(step, executed, work)
     grown = blocks * min(growth, work)
     persistent = grown < _PERSISTENT * work and _resides(record, step)
@@ -208,7 +210,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
 
     within = looped or _NOTHING
     threads = math.prod(step.launch.block)
-    stored = traffic(("global.store",), "sectors")
+    stored = kept * traffic(("global.store",), "sectors")
     grown_by = expansion(step.ptx, step.sass)
     sectors, reuse = traffic(_LOADS, "sectors"), step.small.reuse
     residence = _residence(record, step, inside / blocks)
@@ -226,7 +228,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         load_sectors=sectors,
         load_bytes=traffic(_LOADS, "bytes_used"),
         store_sectors=stored,
-        partial_bytes=max(0.0, SECTOR_BYTES * stored - traffic(("global.store",), "bytes_used"))
+        partial_bytes=max(0.0, SECTOR_BYTES * stored - kept * traffic(("global.store",), "bytes_used"))
         if reuse is None or not reuse.stored
         else (SECTOR_BYTES * reuse.written - reuse.filled) * stored / reuse.stored,
         wavefronts=traffic(("shared.load",), "wavefronts") * min(1.0, by_class[C.LD_SHARED])

@@ -76,6 +76,16 @@ def test_blocks_that_loop_over_the_data_wait_for_the_one_that_makes_most_passes(
     assert _launch(fewer, step, 1024.0, 1.0).uneven == pytest.approx(math.ceil(passes) / passes)
 
 
+def test_stores_grow_with_the_data_where_blocks_compute_beyond_it(one):
+    stores = {"global.store": MemoryCount(requests=8, sectors=32, bytes_used=1024)}
+    executed = ExecutedCounts(100, 3200, {}, {}, {}, {}, stores)
+    record = one(executed=executed, looped=executed)
+    (step,) = _steps(record)
+    for work in (1024.0, 256.0):  # of 1024 times the bytes
+        found = _launch(record, step, work, 1.0)
+        assert (found.instructions, found.store_sectors) == (100 * work, 32 * 1024)
+
+
 def test_a_launch_whose_declared_bytes_do_not_grow_does_the_same_work(one):
     loads = ExecutedCounts(
         100, 3200, {}, {}, {}, {}, {"global.load": MemoryCount(requests=8, sectors=32, bytes_used=1024)}
