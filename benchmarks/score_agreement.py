@@ -16,7 +16,8 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from statistics import median
 
-import count_reuse  # the module beside this one
+import count_reuse  # the modules beside this one
+import read_chains
 from scipy.stats import spearmanr
 
 from lab.base.errors import UserError
@@ -99,7 +100,11 @@ def scored_records(name: str) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
     """A committed report, its records as light as scores need them."""
     kept = published.read_records(ROOT / "reports" / "h200" / name)
     later = count_reuse.read().get(name, {})
-    full = (count_reuse.with_reuse(_with_work(record, kept.run.operator), later) for record in kept.records)
+    chains = read_chains.read()
+    full = (
+        read_chains.with_chains(count_reuse.with_reuse(_with_work(record, kept.run.operator), later), chains)
+        for record in kept.records
+    )
     return kept.run, tuple(map(lean, full))
 
 
@@ -292,10 +297,21 @@ launch, the occupancy and the GPU's rates.
 | latency | see below, over the resident blocks | `lab/hardware/latencies.py` |
 | DRAM (whole GPU) | least bytes, and the unfilled part of stored sectors, at 0.867 of the bandwidth | copy_mapping |
 
-Latency of a block: 900 cycles for each group of global loads (as many as the hot region's SASS holds), 20 for a
-barrier, 24 for a shuffle, 4 for an instruction (Jia et al., arXiv 1804.06826), 350 for its start and end, and 22 %
-more for each doubling beyond 8 warps (experiments/micro/block_tail). Occupancy hides it: it is divided by the blocks
-that an SM holds. The SM with the most blocks decides, so a grid's tail counts.
+Launches of a sequence that declare their own bytes move those, less what L2 holds from one to the next.
+
+Latency of a block: what a warp would need alone, 350 cycles for the block's start and end, and 22 % more for each
+doubling beyond 8 warps (experiments/micro/block_tail). Occupancy hides it: it is divided by the blocks that an SM
+holds. The SM with the most blocks decides, so a grid's tail counts; and where blocks loop over the data, the one that
+makes most passes.
+
+What a warp needs alone is read from its SASS (`lab/predict/chains.py`). It issues in order, when the stall of its last
+instruction has passed and the barriers that ptxas made it wait for are released. The path that determines its last
+issue consists of stalls and of latencies that lie one behind the other: 900 cycles for a global load from DRAM, 502
+from L2 and 55 from L1, 24 for shared memory, 20 for a barrier of the block, 17.2 for special functions and all else, 5
+for the branch back of a loop. `chase` and `pipes` of experiments/micro measure 55, 24, 17.2 and 5, and 0.56 of DRAM's
+latency for L2; 900 is that of the schedulers' model under load. A loop's path is that of an iteration among others,
+and a warp makes as many as the CPU counted, by the instructions that ptxas keeps. Records older than that have no such
+path: an instruction takes 4 cycles, a group of loads 900.
 
 Counts are of the small problem. Where throughput counts bytes they grow with the problem's work, where it counts
 operations with the blocks and what each has to do (`lab/store/scores.py`). The CPU executes PTX: what SASS has more or
@@ -340,7 +356,7 @@ percentage point. What large blocks lose, and loads of an unrolled loop, came la
 
 {later}
 
-In layer_norm a warp waits for its own rows three times, which the score hides by other warps' loads. In gather each
+In layer_norm small blocks together hold more rows than L2, which the score does not know. In gather each
 load is a sector of DRAM of its own, unless L2 holds it: its times are 2.6 times too short, alike for all variants.
 
 `python benchmarks/measure_all.py reports/h200 plain/reduction …` measures them; histogram and reduction were counted

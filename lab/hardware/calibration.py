@@ -89,8 +89,8 @@ CONSTANTS: Final[Mapping[str, GpuConstant]] = MappingProxyType(
         "shared_wavefronts": GpuConstant(
             "a cycle and SM", 0.05, 16, "passes through shared memory", "shared_wavefronts"),
         "l1_lines": GpuConstant("a cycle and SM", 0.05, 16, "lines of 128 bytes that loads look up in L1", "l1_lines"),
-        "l1_latency": GpuConstant(_CYCLES, 5, 10_000, "load after load in L1"),
-        "l2_latency": GpuConstant(_CYCLES, 10, 10_000, "load after load in L2"),
+        "l1_latency": GpuConstant(_CYCLES, 5, 10_000, "load after load in L1", "l1_latency", reference=60.7218),
+        "l2_latency": GpuConstant(_CYCLES, 10, 10_000, "load after load in L2", "l2_latency", reference=386.851),
         "dram_latency": GpuConstant(
             _CYCLES, 20, 100_000, "load after load in DRAM", "global_latency", reference=689.109),
         "l2_read_bytes": GpuConstant(
@@ -341,6 +341,8 @@ def _applied(gpu: Gpu, found: Calibration) -> Gpu:
         changed["l2_slices"] = max(1, round(changed["l2_slices"]))
     if "shared_latency" in changed:  # a shuffle's latency is taken as that of shared memory
         changed["shuffle_cycles"] = built_in.shuffle_cycles * changed["shared_latency"] / built_in.shared_latency
+    if "variable_latency" in changed:  # the same microbenchmark, for a warp alone
+        changed["special_cycles"] = built_in.special_cycles * changed["variable_latency"] / built_in.variable_latency
     bandwidth, copied = gpu.dram_gb_s, found.constants.get("dram_copy")
     if copied is not None:  # of a GPU without a datasheet in the table, the copy's is the bandwidth
         bandwidth = bandwidth or copied.value

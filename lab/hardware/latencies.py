@@ -36,6 +36,13 @@ latencies, operands read, block barrier, branch, queue
     the model and not repeated since.
 lanes of integers, special functions, conversions, shuffles
     CUDA C++ Programming Guide, Throughput of Native Arithmetic Instructions, 9.0; conversions: experiments/micro/pipes.
+special functions, branches back, for a warp alone
+    experiments/micro/pipes.yaml: 17.2 cycles for each of eight dependent rsqrt; eight dependent fma, whose stalls and
+    those of the loop around them add up to 35 cycles, take 40.
+loads from L1, for a warp alone
+    experiments/micro/chase.yaml: 60.7 cycles from load to load, of which 6 compute the address.
+loads from L2, under load
+    The same: 381 cycles in L2, 683 in DRAM. The latency under load is 900 of DRAM, so that of L2 is 502.
 dependent instructions
     Jia et al., arXiv 1804.06826: 4 cycles for arithmetic on Volta and later. A shuffle's latency is taken as that of
     shared memory.
@@ -92,6 +99,10 @@ class SmLatencies:
         shared_wavefronts: Passes through shared memory in a cycle.
         l1_lines: Lines of 128 bytes that loads look up in L1 in a cycle.
         dependent_cycles: Time from an arithmetic instruction to the one that needs its result.
+        special_cycles: The same of a special function or a conversion, for a warp alone.
+        l2_latency: The same as `global_latency`, if L2 has it.
+        l1_latency: Time from the issue of a global load to its result, if L1 has it.
+        taken_branch: Time that a warp alone loses at a branch back, beside the branch's own stall.
         shuffle_cycles: The same of a shuffle.
         large_block_loss: What each doubling of a block beyond 8 warps adds to its latency: its place stays taken until
             its last warp ends.
@@ -127,6 +138,10 @@ class SmLatencies:
     shared_wavefronts: float = 1.0
     l1_lines: float = 1.0
     dependent_cycles: float = 4
+    special_cycles: float = 17.2
+    taken_branch: float = 5
+    l1_latency: float = 55
+    l2_latency: float = 502
     shuffle_cycles: float = 24
     large_block_loss: float = 0.22
     dram_sector_s: float = 24.5e-12

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from lab.isa.cfg import ControlFlow, control_flow
@@ -26,6 +26,20 @@ KEPT: Final = frozenset(InstructionClass) - {
     InstructionClass.OTHER,
 }
 """Classes whose instructions ptxas keeps one by one, but for merged loads."""
+
+ANCHORS: Final = frozenset(
+    {
+        InstructionClass.FMA,
+        InstructionClass.FLOAT,
+        InstructionClass.ST_SHARED,
+        InstructionClass.ST_GLOBAL,
+        InstructionClass.ATOMIC,
+        InstructionClass.SHUFFLE,
+        InstructionClass.MMA,
+        InstructionClass.CP_ASYNC,
+    }
+)
+"""Those of which ptxas neither merges nor adds any, so that they say how far both texts are unrolled."""
 
 _FETCHING = frozenset({InstructionClass.LD_GLOBAL, InstructionClass.CP_ASYNC, InstructionClass.BULK_COPY})
 
@@ -130,6 +144,31 @@ class LoopMix:
 
 
 @dataclass(frozen=True, slots=True)
+class WarpChain:
+    """What one warp alone waits for while it executes a piece of SASS once (`lab.predict.chains`).
+
+    Attributes:
+        instructions: Instructions of the piece.
+        stalls: Cycles from one issue to the next, latencies of variable length left out.
+        global_loads: Latencies of global memory that follow each other.
+        atomics: The same of atomics in global memory whose result is used.
+        local_loads: The same of local memory.
+        shared_loads: The same of shared memory.
+        barriers: Barriers of the block.
+        others: Latencies of other instructions of variable latency: special functions, conversions, shuffles.
+    """
+
+    instructions: int
+    stalls: float
+    global_loads: float = 0.0
+    atomics: float = 0.0
+    local_loads: float = 0.0
+    shared_loads: float = 0.0
+    barriers: float = 0.0
+    others: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class KernelMix:
     """Mix of one kernel.
 
@@ -140,6 +179,8 @@ class KernelMix:
         loops: Its loops in listing order, outer loops before inner ones.
         live_registers: SASS: most live general-purpose registers; None in PTX.
         lines: First and last listing line with an instruction; None in a kernel without instructions.
+        chains: SASS: by a loop's label what a warp waits for in its own code, without nested loops, and by `BODY` the
+            same of the code outside of loops; empty where the machine code's scheduling bits are not known.
     """
 
     isa: Isa
@@ -148,6 +189,7 @@ class KernelMix:
     loops: tuple[LoopMix, ...]
     live_registers: int | None
     lines: tuple[int, int] | None = None
+    chains: Mapping[str, WarpChain] = field(default_factory=dict)
 
     @property
     def hot_loop(self) -> LoopMix | None:
@@ -178,7 +220,7 @@ class KernelMix:
         Compared are the directions (cosine) of the counts by class, of classes that ptxas keeps: arithmetic in floating
         point, memory, atomics, shuffles and barriers. Ties go to the deeper loop. Empty without loops.
         """
-        best = max(self.loops, key=lambda loop: (_cosine(loop.counts, other.counts), loop.depth), default=None)
+        best = max(self.loops, key=lambda loop: (likeness(loop.counts, other.counts), loop.depth), default=None)
         return best.label if best is not None else ""
 
     def around(self, loop: LoopMix) -> LoopMix | None:
@@ -191,7 +233,9 @@ class KernelMix:
         return loop.numbers.difference(*nested)
 
 
-def _cosine(first: Counts, second: Counts) -> float:
+def likeness(first: Counts, second: Counts) -> float:
+    """Return the cosine of two pieces' counts by class, of classes that ptxas keeps; 0 where one has none of these."""
+
     def dot(a: Counts, b: Counts) -> int:
         return sum(a.by_class.get(cls, 0) * b.by_class.get(cls, 0) for cls in KEPT)
 

@@ -27,12 +27,18 @@ starts of blocks
     0.6 ns each, over the whole GPU.
 DRAM
     Least bytes of the problem, and once more the rest of each sector that stores fill only in part, over 0.867 of the
-    bandwidth; words that are read at random and rows that are read again, where L2 does not hold them.
+    bandwidth; words that are read at random and rows that are read again, where L2 does not hold them. Launches of a
+    sequence that declare their bytes move those, less what L2 can hold from one to the next.
 latency
-    What a block waits for, over the blocks that an SM holds at once, so that occupancy hides it: global loads in groups
-    as large as the hot region's (900 cycles a group), block barriers (20), shuffles (24), 4 cycles for each
-    instruction (dependent arithmetic on Volta and later: Jia et al., arXiv 1804.06826), and 350 for its start and end;
-    blocks of more than 8 warps take 22 % more for each doubling.
+    What a block waits for, over the blocks that an SM holds at once, so that occupancy hides it: what its warps would
+    need alone, by the order and the scheduling bits of their SASS (`lab.predict.chains`), and 350 cycles for its start
+    and end; blocks of more than 8 warps take 22 % more for each doubling. A global load takes 900 cycles from DRAM, 502
+    from L2 and 55 from L1, as long as the last line of those that are waited for together. Records without chains: 900
+    for each group of global loads, as large as the hot region's; 20 for a barrier, 24 for a shuffle, 4 for each
+    instruction (Jia et al., arXiv 1804.06826).
+
+Blocks that loop over the data make whole passes. All of these times are of the block that makes most; those of the
+whole GPU are not, but for DRAM's, which the last blocks do not keep busy.
 
 docs/score.md, made by benchmarks/score_agreement.py, holds the score against the times of an H200. The order of the
 norm and the charge for partly filled sectors were chosen with its errors in view; the other constants are those of
@@ -40,8 +46,6 @@ norm and the charge for partly filled sectors were chosen with its errors in vie
 
 `KernelScore.least_s` and `KernelScore.most_s` bound the time: the largest resource alone with all reuse in L1, and the
 three groups of `_GROUPS` one after the other with none.
-
-Not in it: the order of instructions.
 """
 
 from __future__ import annotations
@@ -55,6 +59,7 @@ from typing import Final
 from lab.base.warp import SECTOR_BYTES, WARP_SIZE
 from lab.hardware.gpus import Gpu
 from lab.hardware.latencies import SmLatencies
+from lab.isa.mix import WarpChain
 from lab.isa.model import InstructionClass as C
 
 TOLERANCE: Final = 0.05
@@ -138,6 +143,10 @@ class LaunchWork:
         loads_together: Global loads of the hot region's text, which a warp can have under way at once; at least 1.
         double: Share of the floating-point instructions that are float64, 0 to 1.
         fetched: What L1 and L2 serve of the loads; None where that was not counted.
+        uneven: Work of the block that has most over that of the mean; 1 where they are alike.
+        least_bytes: Least bytes through DRAM that are declared for it, of a sequence; None where none are.
+        chain: What a warp waits for from its first to its last instruction, in the mean; None where the SASS was not
+            read for it.
     """
 
     blocks: int
@@ -157,6 +166,9 @@ class LaunchWork:
     loads_together: float = 1.0
     double: float = 0.0
     fetched: Fetched | None = None
+    uneven: float = 1.0
+    least_bytes: float | None = None
+    chain: WarpChain | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,14 +228,15 @@ def _seconds(
     clock = gpu.clock_mhz * 1e6
     found: dict[str, float] = {}
     for launch in launches:
-        for name, cycles in _cycles(gpu, machine, launch, bytes_moved / len(launches), reuse).items():
-            found[name] = found.get(name, 0.0) + cycles / clock
+        least = bytes_moved / len(launches) if launch.least_bytes is None else launch.least_bytes
+        for name, cycles in _cycles(gpu, machine, launch, least, reuse).items():
+            found[name] = found.get(name, 0.0) + launch.uneven * cycles / clock
         update = machine.float_update_s if launch.one_float else machine.atomic_update_s
         meeting = launch.updates * update / busy_slices(launch.chunks, machine.l2_slices)
         for name, seconds in (("atomics", meeting), ("starts of blocks", launch.blocks * machine.block_start_s)):
             found[name] = found.get(name, 0.0) + seconds
     if gpu.dram_gb_s:
-        moved = float(bytes_moved)
+        moved = max(float(bytes_moved), sum(_passed_on(gpu, launch, reuse) for launch in launches))
         whole = moved + sum(launch.partial_bytes for launch in launches)
         if reuse is Reuse.LIKELY:
             moved = whole
@@ -232,7 +245,16 @@ def _seconds(
         found["DRAM"] = moved / (gpu.dram_gb_s * 1e9 * machine.dram_share)
         if reuse is Reuse.LIKELY:
             found["DRAM"] += sum(_lost(gpu, machine, one.fetched, bytes_moved) for one in launches if one.fetched)
+        # while the last blocks make a pass that the others do not, they keep no DRAM busy
+        found["DRAM"] *= sum(launch.uneven for launch in launches) / len(launches)
     return found
+
+
+def _passed_on(gpu: Gpu, work: LaunchWork, reuse: Reuse) -> float:
+    """Return the bytes that a launch of a sequence moves through DRAM: what L2 does not hold from the last one."""
+    if work.least_bytes is None or reuse is Reuse.ALL:
+        return 0.0
+    return max(0.0, work.least_bytes - gpu.l2_bytes) if reuse is Reuse.LIKELY else work.least_bytes
 
 
 def _unused(work: LaunchWork) -> float:
@@ -304,14 +326,49 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
         "L2 reads": fetched * (even / machine.l2_read_bytes + (1 - even) / machine.l2_scattered_bytes) * share,
         "L2 writes": SECTOR_BYTES * work.store_sectors / machine.store_bytes * share,
     }
+    chain = _alone(machine, work, least) + machine.block_latency
+    chain *= 1 + machine.large_block_loss * max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
+    made["latency"] = chain * fullest / min(max(1, work.blocks_per_sm), fullest)
+    return made
+
+
+def _alone(machine: SmLatencies, work: LaunchWork, least: float) -> float:
+    """Return the cycles from a warp's first to its last instruction, if it has an SM for itself.
+
+    Where the order of its instructions is not known, each is taken to need the result of the one before.
+    """
+    chain = work.chain
+    if chain is not None:
+        return (
+            chain.stalls
+            + chain.global_loads * _load_latency(machine, work, chain, least)
+            + chain.atomics * machine.l2_latency
+            + chain.local_loads * machine.l1_latency
+            + chain.shared_loads * machine.shared_latency
+            + chain.barriers * machine.block_barrier
+            + chain.others * machine.special_cycles
+        )
     each = 1 / (work.blocks * work.warps_per_block)  # of the launch, in one warp
-    chain = (
+    return (
         -(-work.load_requests * each // work.loads_together) * machine.global_latency
         + work.by_class.get(C.BARRIER, 0.0) * each * machine.block_barrier
         + work.by_class.get(C.SHUFFLE, 0.0) * each * machine.shuffle_cycles
         + work.instructions * each * machine.dependent_cycles
-        + machine.block_latency
     )
-    chain *= 1 + machine.large_block_loss * max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
-    made["latency"] = chain * fullest / min(max(1, work.blocks_per_sm), fullest)
-    return made
+
+
+def _load_latency(machine: SmLatencies, work: LaunchWork, chain: WarpChain, least: float) -> float:
+    """Return the cycles that a warp waits for global loads in the mean: it waits for the last line of all of them.
+
+    Lines are taken to be in L1 independently of each other, as often as sectors are, and so in L2. Of what L1 misses,
+    `least` bytes come from DRAM.
+    """
+    served = work.fetched
+    if served is None or not work.load_sectors or not chain.global_loads:
+        return machine.global_latency
+    lines = max(1.0, served.lines / (work.blocks * work.warps_per_block * chain.global_loads))
+    missed = min(1.0, served.likely / work.load_sectors)
+    distant = min(missed, least / (SECTOR_BYTES * work.load_sectors))
+    in_l1: float = (1 - missed) ** lines
+    in_l2: float = (1 - distant) ** lines
+    return in_l1 * machine.l1_latency + (in_l2 - in_l1) * machine.l2_latency + (1 - in_l2) * machine.global_latency

@@ -11,17 +11,18 @@ import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter, ValidationError
 
 from lab.base.errors import LabError, did_you_mean
-from lab.hardware.latencies import latencies_of
+from lab.hardware.latencies import latencies_for, latencies_of
 from lab.isa.mix import KernelMix, kernel_mix
 from lab.isa.model import Function, Module
 from lab.isa.ptx.module import read_ptx
 from lab.isa.ptx.signature import EntryParameter, entry_parameters
 from lab.isa.sass.module import read_sass
+from lab.predict.chains import chains
 from lab.predict.schedulers.loop import MainLoop, main_loop
 from lab.stages.program import program
 from lab.toolchain.base import Build, Disassembly
@@ -95,12 +96,12 @@ def _reading(build: Build, disassembly: Disassembly, entries: tuple[str, ...]) -
     sass = read_sass(disassembly.text, disassembly.lines, "kernel.sass")
     if missing := _missing_entries(entries, (ptx, sass)):
         raise ListingError(missing)
-    mixes = _mixes(sass, entries)
+    functions, mixes = _functions(sass, entries), _mixes(sass, entries)
     return ListingsRead(
         ptx=_mixes(ptx, entries),
-        sass=mixes,
+        sass={one.name: _with_chains(build, one, mixes[one.name]) for one in functions},
         sass_sha256=_code_hash(sass, entries),
-        loops=_loops(build, _functions(sass, entries), mixes),
+        loops=_loops(build, functions, mixes),
         signatures={one.name: entry_parameters(one) for one in _functions(ptx, entries)},
     )
 
@@ -138,6 +139,14 @@ def _loops(made: Build, functions: Sequence[Function], mixes: Mapping[str, Kerne
         with suppress(ValueError):
             found[function.name] = main_loop(function, code(made.cubin, function.name), mixes[function.name])
     return found
+
+
+def _with_chains(made: Build, function: Function, mix: KernelMix) -> KernelMix:
+    """The mix with what a warp waits for; as it is where the kernel's code is not in the cubin."""
+    with suppress(ValueError):
+        found = chains(function, code(made.cubin, function.name), mix, latencies_for(made.arch))
+        return replace(mix, chains=found)
+    return mix
 
 
 def _mixes(module: Module, entries: tuple[str, ...]) -> dict[str, KernelMix]:

@@ -35,8 +35,8 @@ class Growth:
         likely: The factor.
         most: The factor if growth that is not regular, with no whole power of a size, goes on as between the two sizes
             that were executed; else `likely`.
-        by_blocks: What a block executes grows by whole powers of the sizes, and the number of blocks is known: nothing
-            is surer, whatever the problem declares.
+        by_blocks: Blocks that the executed problem fills in part showed it: each executes as much as at the real size,
+            of which there are so many.
     """
 
     likely: float
@@ -120,8 +120,8 @@ def _blocks(record: VariantRecord) -> float:
 def works(records: Sequence[VariantRecord]) -> dict[str, Growth]:
     """How the work of the variants of one problem grows, by variant id.
 
-    What was counted decides where it grows clearly faster than what the problem declares, or by the number of blocks
-    alone: a block that is wider than the small problem, but not than the real one, did little there for what it cost.
+    What was counted decides where it grows clearly faster than what the problem declares; and also where it grows less
+    because the executed problem fills its blocks in part, so that more is computed than it keeps.
     """
     shown = counted(records)
     found = {}

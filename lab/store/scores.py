@@ -24,15 +24,16 @@ from lab.base.warp import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.hardware.calibration import known_gpu
 from lab.hardware.gpus import Gpu
-from lab.isa.mix import KernelMix
+from lab.isa.mix import ANCHORS, KernelMix
 from lab.isa.model import InstructionClass as C
 from lab.measured.timing import Merit
 from lab.predict.bounds import Prediction
 from lab.predict.score import KernelScore, LaunchWork, score
 from lab.store.caches import Residence, fetched
+from lab.store.chains import Scaling, counterpart, warp_chain, warps_of
 from lab.store.codec import uncollected
 from lab.store.database import Store
-from lab.store.growth import works
+from lab.store.growth import declared, works
 from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, VariantRecord
 from lab.toolchain.base import Resources
 
@@ -50,6 +51,7 @@ class _Step:
     ptx: KernelMix | None
     sass: KernelMix | None
     resources: Resources | None
+    bytes_moved: int | None
 
     @property
     def blocks_ratio(self) -> float:
@@ -169,22 +171,29 @@ def _steps(record: VariantRecord) -> tuple[_Step, ...]:
     done = record.emulation
     if done is None or record.status.failed:
         return ()
-    real: list[tuple[LaunchRecord | None, Prediction | None, Resources | None]]
-    real = [(step.launch, step.prediction, step.resources) for step in record.steps]
-    real = real or [(record.launch, record.prediction, record.build.resources if record.build else None)]
+    real: list[tuple[LaunchRecord | None, Prediction | None, Resources | None, int | None]]
+    real = [(step.launch, step.prediction, step.resources, step.bytes_moved) for step in record.steps]
+    real = real or [(record.launch, record.prediction, record.build.resources if record.build else None, None)]
     made = []
-    for (launch, prediction, resources), small in zip(real, done.launches, strict=False):
+    for (launch, prediction, resources, moved), small in zip(real, done.launches, strict=False):
         if launch is None or small.executed is None or prediction is None or not prediction.blocks_per_sm:
             return ()
         ptx, sass = (_mix(record, small.entry, isa) for isa in ("ptx", "sass"))
-        made.append(_Step(launch, small, prediction, ptx, sass, resources))
+        if ptx is not None and sass is not None:
+            ptx = ptx.with_hot(small.hot_label)
+            # judged by its text alone, the hot loop of the SASS may be another one that ptxas unrolled further
+            sass = sass.with_hot(counterpart(sass, ptx.hot_loop)) if ptx.hot_loop is not None else sass
+        made.append(_Step(launch, small, prediction, ptx, sass, resources, moved))
     return tuple(made) if len(made) == len(real) == len(done.launches) else ()
 
 
 def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> LaunchWork:
     executed, looped = step.small.executed or _NOTHING, _looping(record, step)
     blocks = step.blocks_ratio
-    grown = blocks * growth
+    # what blocks compute beyond the data they do not store
+    kept = max(1.0, declared(record) / work) if record.merit is not Merit.TFLOPS else 1.0
+    work = _own_work(step, executed, work)
+    grown = blocks * min(growth, work)
     persistent = grown < _PERSISTENT * work and _resides(record, step)
     inside = work if persistent or record.merit is not Merit.TFLOPS else grown
     outside = blocks if persistent or record.merit is Merit.TFLOPS else max(blocks, work / growth)
@@ -201,7 +210,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
 
     within = looped or _NOTHING
     threads = math.prod(step.launch.block)
-    stored = traffic(("global.store",), "sectors")
+    stored = kept * traffic(("global.store",), "sectors")
     grown_by = expansion(step.ptx, step.sass)
     sectors, reuse = traffic(_LOADS, "sectors"), step.small.reuse
     residence = _residence(record, step, inside / blocks)
@@ -219,7 +228,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         load_sectors=sectors,
         load_bytes=traffic(_LOADS, "bytes_used"),
         store_sectors=stored,
-        partial_bytes=max(0.0, SECTOR_BYTES * stored - traffic(("global.store",), "bytes_used"))
+        partial_bytes=max(0.0, SECTOR_BYTES * stored - kept * traffic(("global.store",), "bytes_used"))
         if reuse is None or not reuse.stored
         else (SECTOR_BYTES * reuse.written - reuse.filled) * stored / reuse.stored,
         wavefronts=traffic(("shared.load",), "wavefronts") * min(1.0, by_class[C.LD_SHARED])
@@ -231,7 +240,39 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         loads_together=_together(step.sass),
         double=_floating(executed),
         fetched=None if reuse is None or residence is None else fetched(reuse, residence, sectors),
+        uneven=_uneven(step, within, work / blocks) if persistent else 1.0,
+        least_bytes=step.bytes_moved,
+        chain=warp_chain((step.ptx, step.sass), step.small, step.launch, within, Scaling(inside, outside)),
     )
+
+
+def _own_work(step: _Step, executed: ExecutedCounts, work: float) -> float:
+    """The work of a launch of a sequence over that of the executed one.
+
+    That of the whole, unless its declared bytes grow clearly less, as where it adds up a fixed number of parts.
+    """
+    used = sum(executed.memory.get(key, _NONE).bytes_used for key in (*_LOADS, "global.store"))
+    if not step.bytes_moved or not used or step.bytes_moved / used > _PERSISTENT * work:
+        return work
+    return max(step.blocks_ratio, step.bytes_moved / used)
+
+
+def _uneven(step: _Step, looped: ExecutedCounts, growth: float) -> float:
+    """Passes of the blocks that make most over the mean, where blocks loop over the data and their work grows so.
+
+    How many they make of the small problem is read from the instructions in loops, over those of the loops' text: some
+    whole number, or less than one where there are more blocks than work.
+    """
+    text = sum(loop.counts.instructions for loop in step.ptx.loops if loop.depth == 1) if step.ptx else 0
+    if not text or not looped.warps:
+        return 1.0
+    executed = looped.warps / warps_of(step.small.launch) / text
+    passes = growth * (round(executed) or executed)
+    return math.ceil(passes - _WHOLE) / passes if passes > 1 else 1.0
+
+
+_WHOLE: Final = 0.01
+"""By how much a number of passes may exceed a whole one, because the executed problem fills its blocks in part."""
 
 
 def _residence(record: VariantRecord, step: _Step, growth: float) -> Residence | None:
@@ -271,7 +312,7 @@ def expansion(ptx: KernelMix | None, sass: KernelMix | None, cls: C | None = Non
     if ptx is None or sass is None:
         return 1.0
     regions = ptx.hot_counts, sass.hot_counts
-    anchors = [sum(one.by_class.get(kept, 0) for kept in _ANCHORS) for one in regions]
+    anchors = [sum(one.by_class.get(kept, 0) for kept in ANCHORS) for one in regions]
     if not all(anchors):
         anchors = [one.kept for one in regions]
     if not all(anchors):
@@ -283,7 +324,6 @@ def expansion(ptx: KernelMix | None, sass: KernelMix | None, cls: C | None = Non
     return max(1 / _MOST_EXPANSION, min(after / before, _MOST_EXPANSION)) if before and after else 1.0
 
 
-_ANCHORS: Final = (C.FMA, C.FLOAT, C.ST_SHARED, C.ST_GLOBAL, C.ATOMIC, C.SHUFFLE, C.MMA, C.CP_ASYNC)
 _MOST_EXPANSION: Final = 8.0
 _MERGED: Final = (C.LD_SHARED, C.LD_GLOBAL, C.INTEGER, C.COMPARE, C.CONVERT, C.SPECIAL)
 _NONE: Final = MemoryCount()

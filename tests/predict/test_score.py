@@ -8,8 +8,10 @@ import pytest
 
 from lab.hardware.gpus import gpu_for
 from lab.hardware.latencies import latencies_of
+from lab.isa.mix import WarpChain
 from lab.predict.score import (
     ORDER,
+    Fetched,
     KernelScore,
     LaunchWork,
     busy_slices,
@@ -58,6 +60,50 @@ def test_occupancy_hides_latency_and_loads_that_go_together_share_it():
     )
     assert alone == pytest.approx(WORK.blocks_per_sm * more)
     assert more - without == pytest.approx(8 * (together - without))
+
+
+def test_the_order_of_instructions_says_how_long_a_warp_takes_alone():
+    machine = H200.latencies
+    chain = WarpChain(100, 400.0, 2, atomics=6, local_loads=7, shared_loads=3, barriers=4, others=5)
+    found = score(H200, [replace(WORK, chain=chain)], 0).resources["latency"]
+    alone = 400 + 2 * machine.global_latency + 3 * machine.shared_latency + 4 * machine.block_barrier
+    alone += 5 * machine.special_cycles + 6 * machine.l2_latency + 7 * machine.l1_latency + machine.block_latency
+    assert found == pytest.approx(alone * 64 / 8 / CLOCK)
+
+
+@pytest.mark.parametrize(
+    ("missed", "lines", "distant", "in_l1", "in_l2"),
+    [
+        (0.0, 1, 0.0, 1.0, 1.0),
+        (1.0, 1, 0.0, 0.0, 1.0),
+        (0.5, 1, 0.25, 0.5, 0.75),
+        (0.5, 3, 0.25, 0.125, 0.421875),
+        (0.5, 1, 9.0, 0.5, 0.5),
+    ],
+)
+def test_loads_take_as_long_as_the_last_of_their_lines(missed, lines, distant, in_l1, in_l2):
+    machine, warps = H200.latencies, WORK.blocks * WORK.warps_per_block
+    sectors = 4.0 * lines * warps
+    served = Fetched(2 * lines * warps, missed * sectors, 0, sectors)  # two groups of loads, `lines` each
+    work = replace(WORK, chain=WarpChain(1, 0.0, global_loads=2), load_requests=1.0, load_sectors=sectors)
+    found = score(H200, [replace(work, fetched=served)], round(32 * distant * sectors)).resources["latency"]
+    each = in_l1 * machine.l1_latency + (in_l2 - in_l1) * machine.l2_latency + (1 - in_l2) * machine.global_latency
+    assert found == pytest.approx((2 * each + machine.block_latency) * 64 / 8 / CLOCK)
+
+
+def test_launches_pass_through_l2_what_fits_and_through_dram_the_rest():
+    part, rate = replace(WORK, least_bytes=5e8), 4.8e12 * 0.867
+    found = score(H200, [part] * 4, 10**9)
+    assert found.resources["DRAM"] == pytest.approx(4 * (5e8 - H200.l2_bytes) / rate)
+    small = score(H200, [replace(part, least_bytes=0.9 * H200.l2_bytes)] * 4, 10**7)
+    assert small.resources["DRAM"] == pytest.approx(1e7 / rate)
+
+
+def test_everything_waits_for_the_block_with_most_work_but_the_launch_of_blocks():
+    even = score(H200, [WORK], 10**9).resources
+    uneven = score(H200, [replace(WORK, uneven=1.25)], 10**9).resources
+    same = {"starts of blocks"}
+    assert {n: uneven[n] / even[n] for n in even} == pytest.approx({n: 1 if n in same else 1.25 for n in even})
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,8 @@ def test_a_reading_is_kept_and_read_as_it_was(made, cache, monkeypatch):
     first = read_listings(made.build, made.disassembly, ("k",))
     assert first.sass["k"].hot_loop is not None
     assert first.loops["k"].hot
+    assert first.sass["k"].chains["body"].stalls
+    assert first.sass["k"].chains[first.sass["k"].hot_name].global_loads
     assert len(list(cache.glob("*.entry"))) == 1
     monkeypatch.setattr(reading, "read_ptx", None)  # what would read it again
     assert read_listings(made.build, made.disassembly, ("k",)) == first

@@ -81,6 +81,13 @@ def test_wide_blocks_do_not_grow_as_the_data_does(rows):
     assert {name: one.likely for name, one in found.items()} == {"0.7": 160 / 5, "0.0": 40 / 5}
 
 
+def test_blocks_that_are_hardly_filled_grow_less_than_the_bytes(rows):
+    """A block covers four times the queries that were executed: 40 blocks hold 8 times as many as 5 blocks did."""
+    record = replace(rows({"queries": 0.4, "keys": 0.0}, {"queries": 0.0, "keys": 0.0}), bytes_moved=32_000)
+    assert declared(record) == 32
+    assert works([record]) == {"v": Growth(8, 8, by_blocks=True)}
+
+
 def test_threads_that_leave_at_once_grow_by_the_sizes(rows):
     """Blocks of 256 hold all queries of both problems, blocks of 32 do not: what a block executes follows no power."""
     whole = {"queries": 1.0, "keys": 1.0}

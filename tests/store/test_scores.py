@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -55,9 +56,45 @@ def test_work_outside_of_loops_grows_with_the_blocks_alone(one):
 def test_a_loop_over_the_grid_grows_with_the_work(one):
     over = one("over", executed=counted(1100), looped=counted(1000), real=SMALL)
     each = one("each", executed=counted(1000), looped=counted(0))
-    # 1024 times the loop's instructions on 4 blocks, one an SM; 32 of 4096 blocks on the fullest SM.
-    assert slots(over, each) == pytest.approx((1000 * 1024 + 100) / 4 / 4 / 1.98e9)
+    # 1024 times the loop's instructions on 4 blocks, one an SM, in whole passes; 32 of 4096 blocks on the fullest SM.
+    assert slots(over, each) == pytest.approx((1000 * 1024 + 100) / 4 / 4 / 1.98e9, rel=2e-3)
     assert slots(each, over) == pytest.approx(1000 * 1024 / 4096 * 32 / 4 / 1.98e9)
+
+
+def test_blocks_that_loop_over_the_data_wait_for_the_one_that_makes_most_passes(one):
+    text = one(executed=counted(0)).ptx.loops[0].counts.instructions
+    warps = 4 * 8
+    record = one(executed=counted(warps * text), looped=counted(warps * text), real=(1000, 1, 1))
+    other = one("other", executed=counted(1000), looped=counted(1000))
+    (step,) = _steps(record)
+    # a pass of each of 4 blocks where the real problem has 4096 for 1000 blocks: 96 of these make a fifth
+    assert _launch(record, step, 1024.0, 1.0).uneven == pytest.approx(5 / 4.096)
+    assert _launch(other, _steps(other)[0], 1024.0, 1.0).uneven == 1
+    fewer = one(executed=counted(text // 4 * 8), looped=counted(text // 4 * 8), small=(64, 1, 1), real=(64, 1, 1))
+    (step,) = _steps(fewer)
+    passes = 1024 * (text // 4) / text / 64
+    assert _launch(fewer, step, 1024.0, 1.0).uneven == pytest.approx(math.ceil(passes) / passes)
+
+
+def test_stores_grow_with_the_data_where_blocks_compute_beyond_it(one):
+    stores = {"global.store": MemoryCount(requests=8, sectors=32, bytes_used=1024)}
+    executed = ExecutedCounts(100, 3200, {}, {}, {}, {}, stores)
+    record = one(executed=executed, looped=executed)
+    (step,) = _steps(record)
+    for work in (1024.0, 256.0):  # of 1024 times the bytes
+        found = _launch(record, step, work, 1.0)
+        assert (found.instructions, found.store_sectors) == (100 * work, 32 * 1024)
+
+
+def test_a_launch_whose_declared_bytes_do_not_grow_does_the_same_work(one):
+    loads = ExecutedCounts(
+        100, 3200, {}, {}, {}, {}, {"global.load": MemoryCount(requests=8, sectors=32, bytes_used=1024)}
+    )
+    record = one(executed=loads, looped=loads, real=SMALL)
+    (step,) = _steps(record)
+    assert _launch(record, step, 256.0, 256.0).load_sectors == 256 * 32
+    assert _launch(record, replace(step, bytes_moved=1024), 256.0, 256.0).load_sectors == 32
+    assert _launch(record, replace(step, bytes_moved=256 * 1024), 256.0, 256.0).load_sectors == 256 * 32
 
 
 def test_blocks_that_the_small_problem_fills_in_part_execute_more_at_the_real_size(one):

@@ -176,6 +176,21 @@ def main_loop(function: Function, code: bytes, mix: KernelMix) -> MainLoop:
     )
 
 
+def slots_of(function: Function, code: bytes, lines: frozenset[int]) -> tuple[tuple[Instruction, Slot], ...]:
+    """Return the instructions on some lines, and as the model issues them, without those that spin.
+
+    Args:
+        function: The SASS.
+        code: Its machine code.
+        lines: Lines of the listing.
+
+    Raises:
+        ValueError: The code does not belong to the function.
+    """
+    places = _places(function, lines)
+    return tuple(zip((function.instructions[i] for i in places), _slots(function, code, places), strict=True))
+
+
 def _places(function: Function, lines: frozenset[int]) -> list[int]:
     """Return the indices of the instructions on some lines, without those that spin."""
     left_out = spins(function)

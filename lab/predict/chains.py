@@ -1,0 +1,161 @@
+"""How long one warp alone takes for a piece of SASS: the chain of its dependent instructions.
+
+A warp issues in order. Its next instruction issues when the stall of the last one has passed, in which ptxas covers
+fixed latencies, and when the barriers that it waits for have been released, which instructions of variable latency
+raise (`lab.isa.sass.control`). What determines each issue is followed back from the last one to the first: the cycles
+of stalls on that path, and how many latencies of each kind lie on it one behind the other. Latencies that others hide
+are not on it, so that four independent sums in a loop are no longer than one.
+
+A loop's chain is that of an iteration among others: loads that the last iteration requested early are hidden. The loops
+inside it are left out; each has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum, auto
+from typing import Final
+
+from lab.hardware.latencies import SmLatencies
+from lab.isa.mix import BODY, KernelMix, WarpChain
+from lab.isa.model import Function, Instruction, InstructionClass
+from lab.predict.schedulers.loop import Slot, Unit, slots_of
+
+_WARM, _COUNTED = 1, 2
+"""Iterations before those that count, and those."""
+
+
+class _Kind(IntEnum):
+    """What lies on the path: cycles of stalls, or a latency of a kind. In the order of the fields of `WarpChain`."""
+
+    STALL = 0
+    GLOBAL = auto()
+    ATOMIC = auto()
+    LOCAL = auto()
+    SHARED = auto()
+    BARRIER = auto()
+    OTHER = auto()
+
+
+_Path = tuple[float, ...]
+"""How often each kind lies on a path, and the cycles of stalls."""
+_START: Final[_Path] = (0.0,) * len(_Kind)
+_MEMORY: Final = {Unit.GLOBAL: _Kind.GLOBAL, Unit.SHARED: _Kind.SHARED}
+_Issued = tuple[Instruction, Slot]
+
+
+def chains(function: Function, code: bytes, mix: KernelMix, machine: SmLatencies) -> dict[str, WarpChain]:
+    """Read the chains of a kernel's loops, and of what is outside of them.
+
+    Args:
+        function: Its SASS.
+        code: Its machine code.
+        mix: Static mix of the SASS.
+        machine: Latencies by which it is decided what hides what.
+
+    Returns:
+        Label of each loop with instructions of its own, and `BODY`, to the chain.
+
+    Raises:
+        ValueError: The code does not belong to the function.
+    """
+    outside = frozenset(one.line for one in function.instructions).difference(*(loop.numbers for loop in mix.loops))
+    pieces = {loop.label: mix.own_lines(loop) for loop in mix.loops}
+    found = {label: _chain(slots_of(function, code, lines), machine, turns=_WARM) for label, lines in pieces.items()}
+    found[BODY] = _chain(slots_of(function, code, outside), machine, turns=0)
+    return {label: chain for label, chain in found.items() if chain.instructions}
+
+
+def _chain(code: Sequence[_Issued], machine: SmLatencies, *, turns: int) -> WarpChain:
+    """Return the chain of some instructions; with `turns`, of an iteration after so many others."""
+    warp = _Warp(machine)
+    for _ in range(turns):
+        warp.run(code, again=True)
+    before = warp.path
+    counted = _COUNTED if turns else 1
+    for _ in range(counted):
+        warp.run(code, again=turns > 0)
+    spent = [max(0.0, (now - then) / counted) for now, then in zip(warp.path, before, strict=True)]
+    return WarpChain(len(code), *spent)
+
+
+class _Warp:
+    """A warp that issues alone."""
+
+    def __init__(self, machine: SmLatencies) -> None:
+        self._machine = machine
+        self._costs = _costs(machine)
+        self._ready, self.path = 0.0, _START  # when the next instruction may issue, and what that time is made of
+        self._barriers: list[tuple[float, _Path]] = [(0.0, _START)] * 6
+        self._copies: tuple[float, _Path] = (0.0, _START)  # when the last copy of the open group arrives
+        self._groups: list[tuple[float, _Path]] = []
+        self._bulk: tuple[float, _Path] = (0.0, _START)
+
+    def run(self, code: Sequence[_Issued], *, again: bool) -> None:
+        """Issue some instructions; `again`: and take the branch back to the first."""
+        requested = self._bulk  # a ring of two stages: the wait is for what the last iteration requested
+        for instruction, slot in code:
+            now, path = self._ready, self.path
+            for number in slot.control.waits:
+                if self._barriers[number][0] > now:
+                    now, path = self._barriers[number]
+            if slot.unit is Unit.WAIT and len(self._groups) > slot.left:
+                closed = max(self._groups[: len(self._groups) - slot.left])
+                if closed[0] > now:
+                    now, path = closed
+                del self._groups[: max(0, len(self._groups) - slot.left)]
+            elif slot.unit is Unit.PHASE and requested[0] > now:
+                now, path = requested
+            self._issue(instruction, slot, now, path)
+        if again:
+            self._stall(self._machine.taken_branch)
+
+    def _issue(self, instruction: Instruction, slot: Slot, now: float, path: _Path) -> None:
+        control, kind = slot.control, _kind(instruction, slot)
+        if slot.unit is Unit.COPY:
+            self._copies = self._after(now, path, _Kind.GLOBAL)
+        elif slot.unit is Unit.BULK:
+            self._bulk = self._after(now, path, _Kind.GLOBAL)
+        elif slot.unit is Unit.COMMIT:
+            self._groups.append(self._copies)
+        if control.write_barrier is not None and control.write_barrier < len(self._barriers):
+            self._barriers[control.write_barrier] = max(
+                self._barriers[control.write_barrier], self._after(now, path, kind)
+            )
+        if control.read_barrier is not None and control.read_barrier < len(self._barriers):
+            read = now + self._machine.operands_read, _with(path, _Kind.STALL, self._machine.operands_read)
+            self._barriers[control.read_barrier] = max(self._barriers[control.read_barrier], read)
+        self._ready, self.path = now, path
+        self._stall(max(1, control.stall))
+        if slot.unit is Unit.BARRIER:
+            self._ready, self.path = self._after(self._ready, self.path, _Kind.BARRIER)
+
+    def _stall(self, cycles: float) -> None:
+        self._ready, self.path = self._ready + cycles, _with(self.path, _Kind.STALL, cycles)
+
+    def _after(self, now: float, path: _Path, kind: _Kind) -> tuple[float, _Path]:
+        return now + self._costs[kind], _with(path, kind, 1.0)
+
+
+def _kind(instruction: Instruction, slot: Slot) -> _Kind:
+    """Say what latency an instruction's result has."""
+    if instruction.cls is InstructionClass.LD_LOCAL:
+        return _Kind.LOCAL
+    if instruction.cls is InstructionClass.ATOMIC and slot.unit is not Unit.SHARED:
+        return _Kind.ATOMIC
+    return _MEMORY.get(slot.unit, _Kind.OTHER)
+
+
+def _with(path: _Path, kind: _Kind, amount: float) -> _Path:
+    return (*path[:kind], path[kind] + amount, *path[kind + 1 :])
+
+
+def _costs(machine: SmLatencies) -> Mapping[_Kind, float]:
+    return {
+        _Kind.GLOBAL: machine.global_latency,
+        _Kind.ATOMIC: machine.l2_latency,
+        _Kind.LOCAL: machine.l1_latency,
+        _Kind.SHARED: machine.shared_latency,
+        _Kind.BARRIER: machine.block_barrier,
+        _Kind.OTHER: machine.special_cycles,
+    }

@@ -1,0 +1,131 @@
+"""What a warp of the real launch waits for, from the chains of its SASS and what the CPU executed of its PTX.
+
+The chains (`lab.predict.chains`) are of one pass through a loop or through the code outside of loops. How many passes a
+warp makes follows from instructions that ptxas keeps one by one, which both texts have: however far it unrolls a loop,
+a pass does as much of the work as its text has of these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import Final
+
+from lab.base.warp import WARP_SIZE
+from lab.emulator.results import ExecutedCounts
+from lab.isa.mix import ANCHORS, BODY, KEPT, KernelMix, LoopMix, WarpChain, likeness
+from lab.store.model import EmulatedStep, LaunchRecord
+
+_ALIKE: Final = 0.9
+"""Likeness of two loops side by side of which one is the remainder of the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """What is executed at the real size over what the CPU executed.
+
+    Attributes:
+        inside: In loops.
+        outside: Outside of loops.
+    """
+
+    inside: float
+    outside: float
+
+
+def warps_of(launch: LaunchRecord) -> int:
+    """Warps of a launch."""
+    return math.prod(launch.grid) * -(-math.prod(launch.block) // WARP_SIZE)
+
+
+def warp_chain(
+    texts: tuple[KernelMix | None, KernelMix | None],
+    small: EmulatedStep,
+    launch: LaunchRecord,
+    looped: ExecutedCounts,
+    scale: Scaling,
+) -> WarpChain | None:
+    """Say what a warp of the real launch waits for, in the mean.
+
+    What was executed in the hot loop of the PTX makes passes through that of the SASS, and what was executed in other
+    loops makes passes through the others there. Outside of loops a warp passes once, or as much of once as was executed
+    of the PTX.
+
+    Args:
+        texts: Static mixes of the PTX and of the SASS.
+        small: What the CPU executed of the launch.
+        launch: Geometry of the real launch.
+        looped: What the CPU executed in loops.
+        scale: What the real launch executes over that.
+
+    Returns:
+        None where the SASS was not read for chains, as in records of older runs.
+    """
+    ptx, sass = texts
+    if ptx is None or sass is None or BODY not in sass.chains or small.executed is None:
+        return None
+    hot = small.hot_loop.warps_by_class if small.hot_loop is not None else {}
+    rest = {cls: max(0, n - hot.get(cls, 0)) for cls, n in looped.warps_by_class.items()}
+    loops, warps = _unrolled(sass), warps_of(launch)
+    straight = ptx.counts.instructions - sum(loop.counts.instructions for loop in ptx.loops if loop.depth == 1)
+    outside = (small.executed.warps - looped.warps) * scale.outside / warps / straight if straight else 1.0
+    found = _add((0.0,) * len(astuple(sass.chains[BODY])), sass.chains[BODY], min(1.0, outside))
+    for executed, group in (
+        (hot, [loop for loop in loops if loop.hot]),
+        (rest, [loop for loop in loops if not loop.hot]),
+    ):
+        text = sum(_kept(_own(sass, loop)) for loop in group)
+        passes = scale.inside * _kept(executed) / warps / text if text else 0.0
+        for loop in group:
+            found = _add(found, sass.chains[loop.label], passes)
+    return WarpChain(round(found[0]), *found[1:])
+
+
+def _add(found: Sequence[float], chain: WarpChain, passes: float) -> tuple[float, ...]:
+    return tuple(n + passes * one for n, one in zip(found, astuple(chain), strict=True))
+
+
+def _kept(by_class: Mapping[str, int]) -> int:
+    """Instructions that ptxas neither merges nor adds; those that it keeps but may merge where there are none."""
+    return sum(by_class.get(cls, 0) for cls in ANCHORS) or sum(by_class.get(cls, 0) for cls in KEPT)
+
+
+def _own(sass: KernelMix, loop: LoopMix) -> dict[str, int]:
+    """Instructions of a loop without those of nested loops, by class."""
+    inner = [one.counts.by_class for one in sass.loops if one.parent == loop.label]
+    return {cls: n - sum(one.get(cls, 0) for one in inner) for cls, n in loop.counts.by_class.items()}
+
+
+def counterpart(sass: KernelMix, loop: LoopMix) -> str:
+    """Return the label of the loop of the SASS that does what one of the PTX does; empty without loops.
+
+    Of loops side by side that do alike it is the longest, since ptxas leaves a remainder behind an unrolled loop.
+    """
+    found = next((one for one in sass.loops if one.label == sass.like(loop)), None)
+    if found is None:
+        return ""
+    beside = (one for one in sass.loops if one.parent == found.parent and _alike(one, found))
+    return max(beside, key=lambda one: one.counts.instructions, default=found).label
+
+
+def _unrolled(sass: KernelMix) -> list[LoopMix]:
+    """The loops of the SASS, the longest first, without remainders: those beside a longer one that does alike.
+
+    The small problem may execute the remainder alone, so that it is the hot loop; the longer one is marked hot then.
+    """
+    found: list[LoopMix] = []
+    for loop in sorted(sass.loops, key=lambda one: -one.counts.instructions):
+        if loop.label not in sass.chains:
+            continue
+        places = (place for place, one in enumerate(found) if one.parent == loop.parent and _alike(one, loop))
+        place = next(places, None)
+        if place is None:
+            found.append(loop)
+        elif loop.hot:
+            found[place] = replace(found[place], hot=True)
+    return found
+
+
+def _alike(one: LoopMix, other: LoopMix) -> bool:
+    return likeness(one.counts, other.counts) > _ALIKE

@@ -1,0 +1,102 @@
+"""How many passes a warp makes through which part of the SASS."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lab.emulator.results import ExecutedCounts
+from lab.isa.mix import BODY, Counts, KernelMix, LoopMix, WarpChain
+from lab.isa.model import Isa
+from lab.store.chains import Scaling, counterpart, warp_chain, warps_of
+from lab.store.model import EmulatedStep, LaunchRecord
+
+LAUNCH = LaunchRecord((10, 1, 1), (64, 1, 1), 0)
+WARPS = 20
+ONCE = Scaling(1.0, 1.0)
+
+
+def counts(instructions: int, **by_class: int) -> Counts:
+    named = {name.replace("_", "."): n for name, n in by_class.items()}
+    return Counts(instructions, named, {}, 0, 0)
+
+
+def loop(label: str, text: Counts, *, hot: bool = False, parent: str | None = None) -> LoopMix:
+    return LoopMix(label, 1 if parent is None else 2, parent, hot, text, 1, 1, ((1, 1),), None)
+
+
+def mix(isa: Isa, whole: Counts, *loops: LoopMix, chains: dict[str, WarpChain] | None = None) -> KernelMix:
+    return KernelMix(isa, "k", whole, loops, None, chains=chains or {})
+
+
+def executed(each: int, **by_class: int) -> ExecutedCounts:
+    """What every warp executed so often."""
+    named = {name.replace("_", "."): n * WARPS for name, n in by_class.items()}
+    return ExecutedCounts(each * WARPS, 32 * each * WARPS, named, {}, {}, {}, {})
+
+
+def test_a_launch_has_whole_warps() -> None:
+    assert warps_of(LaunchRecord((2, 3, 1), (40, 1, 1), 0)) == 12
+
+
+def test_a_warp_passes_the_body_once_and_an_unrolled_loop_by_what_ptxas_keeps() -> None:
+    ptx = mix("ptx", counts(30, fma=1), loop("L", counts(10, fma=1), hot=True))
+    chains = {"L": WarpChain(25, 100.0, global_loads=1), BODY: WarpChain(22, 50.0, barriers=1)}
+    sass = mix("sass", counts(47, fma=4), loop("L", counts(25, fma=4), hot=True), chains=chains)
+    inside = executed(80, fma=8)
+    small = EmulatedStep("k", LAUNCH, executed(100, fma=8), inside)
+    # eight iterations of the PTX's loop are two of the SASS's, and five times as many in the real problem
+    found = warp_chain((ptx, sass), small, LAUNCH, inside, Scaling(5.0, 1.0))
+    assert found == WarpChain(22 + 10 * 25, 50.0 + 10 * 100.0, global_loads=10, barriers=1)
+
+
+def test_no_warp_passes_the_body_twice_and_one_that_leaves_early_in_part() -> None:
+    ptx = mix("ptx", counts(40))
+    sass = mix("sass", counts(50), chains={BODY: WarpChain(50, 80.0)})
+    none = executed(0)
+    for each, scale, share in ((40, 1.0, 1.0), (20, 1.0, 0.5), (20, 4.0, 1.0)):
+        found = warp_chain((ptx, sass), EmulatedStep("k", LAUNCH, executed(each)), LAUNCH, none, Scaling(scale, scale))
+        assert found is not None
+        assert found.stalls == pytest.approx(share * 80)
+
+
+def test_what_the_small_problem_leaves_to_the_remainder_is_unrolled_in_the_real_one() -> None:
+    ptx = mix("ptx", counts(30, fma=5), loop("R", counts(10, fma=1), hot=True), loop("U", counts(20, fma=4)))
+    chains = {"R": WarpChain(10, 30.0, global_loads=1), "U": WarpChain(20, 60.0, global_loads=1)}
+    loops = loop("R", counts(10, fma=1), hot=True), loop("U", counts(20, fma=4))
+    sass = mix("sass", counts(30, fma=5), *loops, chains={**chains, BODY: WarpChain(1, 0.0)})
+    inside = executed(30, fma=3)
+    found = warp_chain((ptx, sass), EmulatedStep("k", LAUNCH, inside, inside), LAUNCH, inside, Scaling(4.0, 1.0))
+    assert found is not None
+    assert (found.stalls, found.global_loads) == (180, 3)
+
+
+def test_a_loop_around_the_hot_one_makes_its_own_passes() -> None:
+    hot, around = counts(10, fma=4), counts(30, fma=4, st_shared=2)
+    loops = loop("A", around), loop("H", hot, hot=True, parent="A")
+    chains = {"A": WarpChain(20, 90.0, barriers=2), "H": WarpChain(10, 40.0), BODY: WarpChain(5, 20.0)}
+    sass = mix("sass", counts(35, fma=4, st_shared=2), *loops, chains=chains)
+    small = EmulatedStep("k", LAUNCH, executed(305, fma=64, st_shared=8), executed(160, fma=64))
+    found = warp_chain((replace(sass, isa="ptx"), sass), small, LAUNCH, executed(300, fma=64, st_shared=8), ONCE)
+    assert found == WarpChain(5 + 16 * 10 + 4 * 20, 20.0 + 16 * 40.0 + 4 * 90.0, barriers=8)
+
+
+def test_records_without_chains_say_nothing() -> None:
+    text = mix("sass", counts(10))
+    small = EmulatedStep("k", LAUNCH, executed(10))
+    none = executed(0)
+    assert warp_chain((text, text), small, LAUNCH, none, ONCE) is None
+    assert warp_chain((text, None), small, LAUNCH, none, ONCE) is None
+    known = replace(text, chains={BODY: WarpChain(10, 10.0)})
+    assert warp_chain((text, known), replace(small, executed=None), LAUNCH, none, ONCE) is None
+
+
+def test_the_counterpart_of_a_loop_is_the_longest_that_does_alike() -> None:
+    ptx = loop("L", counts(19, fma=5, float=8), hot=True)
+    copy, remainder = loop("C", counts(80, ld_global=16, st_shared=16)), loop("R", counts(22, fma=5, float=10))
+    unrolled = loop("U", counts(80, fma=20, float=40))
+    assert counterpart(mix("sass", counts(200), copy, remainder, unrolled), ptx) == "U"
+    inside = replace(unrolled, parent="C", depth=2)
+    assert counterpart(mix("sass", counts(200), copy, inside), ptx) == "U"
+    assert counterpart(mix("sass", counts(200)), ptx) == ""
