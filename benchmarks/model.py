@@ -142,8 +142,7 @@ The aims on what was never fitted are a median error of 8 %, a p90 of 20 %, a ra
   so, and working_set agrees within 3 %. With that, gather went from 2.6 times too fast to 1.3 times.
   A sector that is read again comes from L2 unless what all resident blocks read and store in its distance is more;
   it was what they hold in all, and no stores, so that three passes over rows (layer_norm, blocks of 32) were estimated
-  two times too fast, now 1.4 times. A stencil's halo is taken for random reads where the blocks beside the
-  first ones use the rest of its sectors.
+  two times too fast, now 1.4 times.
   ell and spmv, whose threads each read a row, were estimated better by the mean of all and no reuse: what holds them up
   is in neither.
 - A warp's dependent instructions are charged 4 cycles each, whatever the order in SASS: nbody with four warps on an SM
