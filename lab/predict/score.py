@@ -268,7 +268,7 @@ def _lost(gpu: Gpu, machine: SmLatencies, found: Fetched, bytes_moved: int) -> f
     """Return the seconds that DRAM needs beyond the least bytes for what L2 holds no longer."""
     rate = (gpu.dram_gb_s or 0.0) * 1e9 * machine.dram_share
     among = found.lonely_share * bytes_moved
-    beyond = max(0.0, 1 - gpu.l2_bytes / among) if among else 0.0
+    beyond = max(0.0, 1 - gpu.l2_bytes * machine.l2_share / among) if among else 0.0
     alone = max(0.0, found.lonely * machine.dram_sector_s - found.lonely_bytes / rate)
     return beyond * alone + SECTOR_BYTES * found.again / rate
 

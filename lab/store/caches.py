@@ -6,13 +6,15 @@ L1
     holds. Distances of at least half of what a block reads are those of passes over it: they grow with the block's
     work. Shorter ones belong to neighbouring elements and stay.
 L2
-    What L1 misses of sectors that were read before comes from L2, unless what all resident blocks read together is more
-    than L2 holds; then DRAM sends the share that does not fit. Sectors of which neighbouring blocks use at most half
-    are read at random: each use fetches one from DRAM, but for the share of those buffers that L2 holds.
+    All resident blocks share it, so that a sector comes back after what all of them read in its distance, and what they
+    store meanwhile, since stores take lines of L2 too. Where that is more than L2 holds, DRAM sends the share that does
+    not fit. Sectors of which neighbouring blocks use at most half are read at random: each use fetches one from DRAM,
+    but for the share of those buffers that L2 holds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,7 +35,7 @@ class Residence:
         lines: Lines of L1 that each resident block has.
         blocks: Resident blocks of the whole GPU.
         growth: The work of a block over that of a block that was counted.
-        l2_bytes: Bytes of L2.
+        l2_bytes: Bytes of different lines that L2 holds.
     """
 
     lines: float
@@ -60,8 +62,6 @@ def fetched(counted: ReuseCount, residence: Residence, sectors: float) -> Fetche
     likely, least, most = (
         first + missed(counted, residence.lines * factor, residence.growth) for factor in (1, _UNSURE, 1 / _UNSURE)
     )
-    together = residence.blocks * counted.held * residence.growth * LINE_BYTES
-    lost = max(0.0, 1 - residence.l2_bytes / together) if together else 0.0
     share = first / max(counted.read, 1) * scale  # blocks read the sectors that they share once each
     return Fetched(
         counted.lines * scale,
@@ -71,7 +71,7 @@ def fetched(counted: ReuseCount, residence: Residence, sectors: float) -> Fetche
         counted.lonely * share,
         counted.lonely_used * share,
         counted.lonely_share,
-        (likely - first) * lost * scale,
+        _beyond(counted, residence) * scale,
         (SECTOR_BYTES * counted.read - counted.used) * share,
     )
 
@@ -82,10 +82,22 @@ def missed(counted: ReuseCount, lines: float, growth: float) -> float:
     A class of distances reaches over a factor of two; of one that begins below `lines` and ends beyond, the part beyond
     is missed.
     """
-    found = 0.0
+    return sum(count for count, _ in _missed(counted, lines, growth))
+
+
+def _missed(counted: ReuseCount, lines: float, growth: float) -> Iterator[tuple[float, float]]:
+    """Yield, of each class of distances, the sectors that `lines` do not hold, and its longest distance in lines."""
     for power, count in enumerate(counted.again):
         longest = 2.0**power
         passes = longest >= counted.held / 2 and growth > 1
-        longest *= growth if passes else 1.0
-        found += count * min(1.0, max(0.0, (longest - lines) / (longest / 2)))
-    return found
+        longest = growth * min(longest, counted.held) if passes else longest
+        yield count * min(1.0, max(0.0, (longest - lines) / (longest / 2))), longest
+
+
+def _beyond(counted: ReuseCount, residence: Residence) -> float:
+    """Return the sectors that were read before, miss L1, and that L2 no longer holds."""
+    each = residence.blocks * (1 + counted.written / counted.sectors) * LINE_BYTES
+    return sum(
+        count * max(0.0, 1 - residence.l2_bytes / (each * longest))
+        for count, longest in _missed(counted, residence.lines, residence.growth)
+    )

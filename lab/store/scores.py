@@ -286,7 +286,7 @@ def _residence(record: VariantRecord, step: _Step, growth: float) -> Residence |
     taken = resident * (static + step.launch.dynamic_shared_bytes + machine.reserved_shared)
     carved = next((size for size in machine.shared_carveouts if size >= taken), machine.shared_per_sm)
     lines = (l1_bytes - carved) / LINE_BYTES / resident
-    return Residence(lines, min(blocks, resident * gpu.sms), max(1.0, growth), gpu.l2_bytes)
+    return Residence(lines, min(blocks, resident * gpu.sms), max(1.0, growth), gpu.l2_bytes * gpu.latencies.l2_share)
 
 
 def _resides(record: VariantRecord, step: _Step) -> bool:

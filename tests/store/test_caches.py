@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lab.emulator.results import ReuseCount
@@ -35,10 +37,32 @@ def test_what_l1_misses_is_scaled_to_the_launch():
     assert (found.lonely, found.unused, found.again) == (0, 0, 0)
 
 
+def blocks_that_read(mib: float, lines: int) -> float:
+    return mib * (1 << 20) / lines / 128
+
+
 def test_rows_beyond_l2_come_from_dram_again():
-    # the blocks hold 64 lines each, 100 MiB together: half of what L1 misses
-    found = fetched(COUNTED, Residence(8, (100 << 20) / 64 / 128, 1, L2), 100)
+    # L1 misses 20 sectors, at a distance of 16 lines; all blocks read 100 MiB in it: half of them
+    found = fetched(replace(COUNTED, written=0), Residence(8, blocks_that_read(100, 16), 1, L2), 100)
     assert found.again == pytest.approx(10)
+
+
+def test_stores_take_lines_of_l2():
+    # for each 100 sectors that are read, 100 are written: L2 holds a quarter
+    found = fetched(replace(COUNTED, written=100), Residence(8, blocks_that_read(100, 16), 1, L2), 100)
+    assert found.again == pytest.approx(15)
+
+
+def test_l2_holds_neighbours_of_rows_that_it_does_not_hold():
+    # the blocks' 64 lines make 100 MiB, but 16 of them no more than 25
+    found = fetched(COUNTED, Residence(8, blocks_that_read(100, 64), 1, L2), 100)
+    assert found.again == 0
+
+
+def test_no_pass_is_longer_than_what_a_block_reads():
+    # 17 lines lie in the class of up to 32
+    row = ReuseCount(sectors=100, lines=25, again=(0, 0, 0, 0, 0, 20), held=17, read=80, used=2560)
+    assert missed(row, 68, 4) == 0
 
 
 def test_no_loads_no_figure():
