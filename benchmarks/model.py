@@ -133,7 +133,8 @@ The order of instructions, sequences of launches and whole passes came after tha
 benchmarks/chains.json.xz (`benchmarks/read_chains.py`). Before, the lists from the second on had median errors of
 5.8 %, 14.5 %, 19.9 %, 9.3 % and 10.6 %, a p90 of 68 %, 184 %, 68 %, 60 % and 40 %, ranks of 0.71, 0.70, 0.60, 0.78 and
 0.66, and 88 of 121, 6 of 10, 7 of 11, 10 of 11 and 12 of 12 good first picks. The lines of the held-out kernels in this
-table were printed five times meanwhile, and rows of them were seen twice in changes of this page and of score.md. When most of it was done, three of their first picks had become worse; that
+table were printed five times meanwhile, and rows of them were seen twice in changes of this page and of score.md.
+When most of it was done, three of their first picks had become worse; that
 led to a search for what was missing (loads that are waited for together, atomics that return a value), and not to any
 figure.
 
