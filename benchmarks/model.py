@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from scipy.stats import spearmanr
-from time_agreement import KNOWN, TUNED, UNSEEN, blind, each, lists  # the module beside this one
+from time_agreement import KNOWN, PREDICTED, TUNED, UNSEEN, blind, each, lists  # the module beside this one
 
 from lab.report.facts.agreement import loss
 from lab.store import published
@@ -280,7 +280,9 @@ def main() -> None:
         "",
         aim(found),
         "",
-        _EVERY.format(lists=lists(), tuned=each(TUNED), known=each(KNOWN), unseen=each(UNSEEN), blind=blind()),
+        _EVERY.format(
+            lists=lists(), tuned=each(TUNED), known=each(KNOWN), unseen=each(UNSEEN), blind=blind(PREDICTED[1])
+        ),
         _REMAINS,
     ]
     for report, rows, note in found:

@@ -1,7 +1,7 @@
-"""Write benchmarks/predicted.md: what is estimated of kernels before anyone measured them.
+"""Write a page of what is estimated of kernels before anyone measured them.
 
 python -m lab run experiments/others/fir.yaml --no-gpu -o RUN
-python benchmarks/predicted.py RUN …
+python benchmarks/predicted.py benchmarks/predicted.md RUN …
 
 The times are those of `lab.store.estimates` for the runs given, which need no GPU. The file is committed before the
 kernels are measured, so that what a model says of them cannot follow what a GPU said.
@@ -18,7 +18,6 @@ from lab.store.database import Store
 from lab.store.estimates import TimeEstimate, cannot_tell, estimates
 from lab.store.scores import lean_records
 
-PAGE = Path(__file__).parent / "predicted.md"
 _HEAD = """\
 <!-- made by benchmarks/predicted.py; do not edit -->
 # Predicted before they were measured
@@ -33,7 +32,7 @@ Where the times of a sweep lie within 20 % of each other it has no first pick.
 """
 
 
-def main(runs: Sequence[Path]) -> None:
+def main(page: Path, runs: Sequence[Path]) -> None:
     """Write the page of some run directories."""
     rows, sections = [], []
     for run in runs:
@@ -52,8 +51,8 @@ def main(runs: Sequence[Path]) -> None:
         sections += [f"## {name}", "", "| variant | estimated µs | low | high |", "|---|---:|---:|---:|"]
         sections += [f"| {label} | {_times(one)} |" for _, label, one in ordered] + [""]
     head = _HEAD.format(commit=environment.commit().removesuffix("+dirty"), rows="\n".join(rows))
-    PAGE.write_text(head + "\n".join(sections), encoding="utf-8")
-    print(PAGE)
+    page.write_text(head + "\n".join(sections), encoding="utf-8")
+    print(page)
 
 
 def _times(one: TimeEstimate) -> str:
@@ -61,4 +60,4 @@ def _times(one: TimeEstimate) -> str:
 
 
 if __name__ == "__main__":
-    main([Path(one) for one in sys.argv[1:]])
+    main(Path(sys.argv[1]), [Path(one) for one in sys.argv[2:]])

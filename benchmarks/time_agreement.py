@@ -24,7 +24,8 @@ from lab.store.figures import by_problem, measured
 from lab.store.model import VariantRecord
 
 ROOT = Path(__file__).parents[1]
-PREDICTED = Path(__file__).parent / "predicted.md"
+PREDICTED = tuple(Path(__file__).parent / name for name in ("predicted_15.md", "predicted.md"))
+"""Pages of benchmarks/predicted.py, the newest first."""
 HELD = tuple((Path(__file__).parent / "held_out.txt").read_text(encoding="utf-8").split())
 """Kernels from elsewhere that no constant and no form is chosen by."""
 UNSEEN = tuple(name for name in HELD if name not in (*OWN, *LATER, "plain/vector_add", "plain/softmax_triton"))
@@ -180,7 +181,7 @@ def each(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """An estimate of benchmarks/predicted.md, which was committed before its kernel ran on a GPU.
+    """An estimate of one of `PREDICTED`, which was committed before its kernel ran on a GPU.
 
     Attributes:
         us: Estimated time, in microseconds.
@@ -210,14 +211,14 @@ _CELLS = 4  # label, estimate, low, high
 _NUMBER = re.compile(r"[0-9.]+")
 
 
-def blind() -> str:
-    """The committed estimates against what was measured afterwards: one line a kernel, and one of all."""
+def blind(page: Path) -> str:
+    """The committed estimates of a page against what was measured afterwards: a line for each kernel, and one of all."""
     lines = [
         "| kernel | variants | median error | bias | in its interval | first pick reaches |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     every: list[tuple[float, bool]] = []
-    for name, said in committed(PREDICTED.read_text(encoding="utf-8")).items():
+    for name, said in committed(page.read_text(encoding="utf-8")).items():
         folder = ROOT / "reports" / "h200" / "others" / name
         if not (folder / "records.json.xz").exists():
             continue
@@ -248,7 +249,8 @@ def _errors(rows: Sequence[tuple[float, bool]]) -> str:
 def main() -> None:
     """Print the tables."""
     print(lists())
-    print(f"\n{blind()}")
+    for page in PREDICTED:
+        print(f"\n{blind(page)}")
     for names in (TUNED, KNOWN, UNSEEN):
         print(f"\n{each(names)}")
 
