@@ -212,7 +212,7 @@ _NUMBER = re.compile(r"[0-9.]+")
 
 
 def blind(page: Path) -> str:
-    """The committed estimates of a page against what was measured afterwards: a line for each kernel, and one of all."""
+    """The committed estimates of a page against what was measured afterwards: a line for each kernel, one of all."""
     lines = [
         "| kernel | variants | median error | bias | in its interval | first pick reaches |",
         "|---|---:|---:|---:|---:|---:|",
