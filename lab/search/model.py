@@ -27,10 +27,10 @@ _MOST_CANDIDATES: Final = 6000
 _MOST_TOLD: Final = 400
 """Points that a process is told: the fastest of them, where there are more. Its work grows with their cube."""
 
-_REFIT: Final = 1.25
+_REFIT: Final = 1.1
 """Growth of the number of known costs after which lengths are fitted again."""
 
-_FIRST_FIT: Final = 6
+_FIRST_FIT: Final = 4
 
 _FAR: Final = 1.0
 """Logarithmic distance from the best beyond which differences are compressed: whether a point takes 5 or 50 times as
@@ -184,27 +184,32 @@ def in_order(space: SearchSpace, _rng: random.Random, batch: int = 1, *, prior: 
 
 
 def surrogate(
-    space: SearchSpace, rng: random.Random, batch: int = 1, *, prior: Prior | None = None, first: int = 8
+    space: SearchSpace, rng: random.Random, batch: int = 1, *, prior: Prior | None = None, first: int = 4
 ) -> Moves:
     """Always the point that is expected to improve on the best one most, by a model of what was measured so far.
+
+    Without a prior it begins in the middle of the space, from which no value of an axis is far, and at some points that
+    are drawn. Until a point has a time, points are drawn.
 
     Args:
         space: The space.
         rng: Chooses where there is nothing to choose by.
         batch: Points to measure at a time.
         prior: Predicted costs; None for none.
-        first: Points that are drawn before the model is asked; with a prior, none are.
+        first: Points that are measured before the model is asked; with a prior, none are.
     """
     model, costs = Surrogate(space, rng, prior), dict[Place, float]()
-    begin = space.sample(rng, first) if prior is None else []
-    if begin:
+    middle = space.centre(rng) if prior is None else None
+    if middle is not None:
+        begin = list(dict.fromkeys([middle, *space.sample(rng, first)]))[:first]
         costs.update(zip(begin, (yield begin), strict=True))
     while True:
         model.tell(costs)
         free = model.candidates(costs)
         if not free:
             return
-        chosen = _most_promising(model, free, batch)
+        nothing_known = prior is None and not any(map(math.isfinite, costs.values()))
+        chosen = rng.sample(free, min(batch, len(free))) if nothing_known else _most_promising(model, free, batch)
         costs.update(zip(chosen, (yield chosen), strict=True))
 
 

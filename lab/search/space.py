@@ -30,6 +30,9 @@ _MOST_DRAWS: Final = 20_000
 _MOST_STEPS: Final = 30
 """Steps of a random walk from an invalid point of a space that is not listed, before a point is drawn instead."""
 
+_ALIKE: Final = 1e-9
+"""Difference of squared distances up to which two points are as near as each other."""
+
 _WIDE: Final = 4
 """Largest over smallest value from which an axis of positive numbers counts in powers of two: 1, 2, 4, 8."""
 
@@ -126,6 +129,21 @@ class SearchSpace:
                 return place
         return None
 
+    def centre(self, rng: random.Random) -> Place | None:
+        """Draw one of the points nearest to the middle of the space; None where there seems to be none.
+
+        The middle is the mean of the points of a listed space, and the middle value of each axis of a larger one, of
+        which the point may be further away.
+        """
+        if not self.is_listed:
+            return self.repaired(tuple(_middle(axis) for axis in self.axes), rng)
+        if not self.points:
+            return None
+        x = self.coordinates(self.points)
+        apart = ((x - x.mean(axis=0)) ** 2).sum(axis=1)
+        nearest = np.flatnonzero(apart <= apart.min() + _ALIKE)
+        return self.points[int(nearest[rng.randrange(len(nearest))])]
+
     def sample(self, rng: random.Random, count: int) -> list[Place]:
         """Draw different points; fewer where there are not so many."""
         if self.is_listed:
@@ -189,6 +207,11 @@ class SearchSpace:
         return np.concatenate(
             [np.zeros((len(listed), 0)), *(one[table[:, i]] for i, one in zip(varying, columns, strict=True))], axis=1
         )
+
+
+def _middle(axis: SearchAxis) -> int:
+    x = axis.coordinates
+    return int(((x - (x.min(axis=0) + x.max(axis=0)) / 2) ** 2).sum(axis=1).argmin())
 
 
 def in_random_order(space: SearchSpace, rng: random.Random) -> Iterator[Place]:

@@ -236,5 +236,5 @@ def test_a_large_space_is_not_listed(tmp_path):
     assert experiment.search is not None
     searching = Searching(experiment, experiment.search)
     asked = searching.ask()
-    assert len(asked) == 8
+    assert len(asked) == 4
     assert all(searching.problem(i).point(place).parameters["a"] % 2 == 0 for i, place in asked)

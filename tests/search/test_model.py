@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from lab.search.model import Prior, Surrogate
+from lab.search.model import Prior, Surrogate, surrogate
 from lab.search.space import SearchAxis, SearchSpace
 
 SPACE = SearchSpace((SearchAxis("a", tuple(range(12))), SearchAxis("b", (False, True))), lambda _: True)
@@ -93,3 +93,21 @@ def test_far_points_are_compressed():
     model = Surrogate(SPACE, random.Random(0))
     model.tell({(0, 0): 0.0, (5, 0): 8.0})
     assert model.expected([(5, 0)])[0][0] == pytest.approx(1 + math.log(8), rel=0.05)
+
+
+def test_a_search_without_a_prior_begins_in_the_middle():
+    going = surrogate(SPACE, random.Random(0))
+    middle, *drawn = next(going)
+    assert middle[0] in {5, 6}
+    assert len({middle, *drawn}) == 4
+
+
+def test_a_search_draws_points_until_one_has_a_time():
+    """Where the middle fails, the order of the space must not decide what is next: its first points may all fail."""
+    going = surrogate(SPACE, random.Random(0))
+    begin = list(next(going))
+    found = list(going.send([math.inf] * 4))
+    for _ in range(8):
+        found += going.send([math.inf])
+    assert found != [place for place in SPACE.points if place not in begin][:9]
+    assert len({*begin, *found}) == 13

@@ -71,11 +71,20 @@ def test_a_repaired_point_is_as_near_as_possible():
     assert sum(a != b for a, b in zip(space.repaired((3, 1, 2, 0), random.Random(0)), (3, 1, 2, 0), strict=True)) == 1
 
 
+def test_a_centre_lies_in_the_middle_of_what_is_valid():
+    numbers = tuple(SearchAxis(f"e{i}", tuple(range(11))) for i in range(2))
+    assert SearchSpace(numbers, lambda _: True).centre(random.Random(0)) == (5, 5)
+    assert SearchSpace(numbers, lambda place: place[0] >= 6).centre(random.Random(0)) == (8, 5)
+    large = SearchSpace(tuple(SearchAxis(f"e{i}", tuple(range(11))) for i in range(7)), lambda _: True)
+    assert large.centre(random.Random(0)) == (5,) * 7
+
+
 def test_an_empty_space_gives_nothing():
     listed = SearchSpace(AXES, lambda _: False)
     large = SearchSpace((*AXES, *(SearchAxis(f"e{i}", tuple(range(10))) for i in range(6))), lambda _: False)
     for space in (listed, large):
         assert space.draw(random.Random(0)) is None
+        assert space.centre(random.Random(0)) is None
         assert space.repaired((0,) * len(space.axes), random.Random(0)) is None
         assert list(in_random_order(space, random.Random(0))) == []
 
