@@ -89,12 +89,11 @@ def facts(
     Raises:
         UserError: The launch does not fit the mapping, or the mapping does not say what its threads are.
     """
-    levels = [(level.scope, level.threads) for level in mapping.levels if level.scope]
     if shape is not None:
-        if not levels:
+        if not mapping.scopes:
             message = "a launch can be held against a mapping that has a scope"
             raise UserError(message, found=str(mapping), accepted=f"thread in block: {mapping}")
-        check_launch(levels, shape)
+        check_launch(mapping.scopes, shape)
     owners = mapping.access_map(elements)
     widths = [w for w in (1, 2, 4, 8, 16) if w == 1 or (w * element_bytes <= VECTOR_BYTES and mapping.vectors(w))]
     names = tuple(d.name.lstrip("-") for d in mapping.levels[-1].of_kind("i"))
@@ -118,7 +117,7 @@ def facts(
         index_of_names=mapping.index(names),
         guard_of_names=mapping.guard(names, also=f"{mapping.index(names)} < {len(owners)}" if guarded_by_end else ""),
         scope=str(mapping.scope or ""),
-        t=number(levels) if levels else "",
+        t=number(mapping.scopes) if mapping.scopes else "",
     )
 
 

@@ -30,7 +30,7 @@ from lab.base.errors import UserError
 from lab.templates.mapping import cuda, traffic
 from lab.templates.mapping.dimension import Dimension, TensorAxis
 from lab.templates.mapping.proof import prove
-from lab.templates.mapping.scopes import ThreadScope
+from lab.templates.mapping.scopes import Level, ThreadScope
 
 Elements = NDArray[np.int64]
 
@@ -52,6 +52,11 @@ class ThreadMapping(ABC):
     @abstractmethod
     def levels(self) -> tuple[LayoutMapping, ...]:
         """The mappings that are applied one after another, the outermost first; most often the mapping alone."""
+
+    @property
+    def scopes(self) -> tuple[Level, ...]:
+        """Scope and threads of each of `levels`; nothing where the mapping has no scope."""
+        return tuple((level.scope, level.threads) for level in self.levels if level.scope)
 
     @property
     @abstractmethod

@@ -134,10 +134,9 @@ def obligations(mapping: ThreadMapping, shape: LaunchShape | None = None) -> tup
             made.append(Obligation(name, *_said(without, unit, mapping)))
     if scope is None:
         return tuple(made)
-    levels = [(level.scope, level.threads) for level in mapping.levels if level.scope]
     thread, item = (int(found[0]) for found in np.nonzero(mapping.elements >= 0))
     element = int(mapping.elements[thread, item])
-    if scope.whole != "grid" and (shape is None or wholes_of(scope, shape, tile_of(levels)) > 1):
+    if scope.whole != "grid" and (shape is None or wholes_of(scope, shape, tile_of(mapping.scopes)) > 1):
         both = f"{unit} {thread} of any two {scope.whole}s writes element {element} at i = {item}"
         made.append(Obligation(f"different {scope.whole}s to one array", race_free=False, because=both))
     if unit != "thread":

@@ -11,7 +11,7 @@ from lab.templates.mapping.text import parse
 
 
 def levels(text):
-    return [(level.scope, level.threads) for level in parse(text).levels]
+    return parse(text).scopes
 
 
 @pytest.mark.parametrize(
