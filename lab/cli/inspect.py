@@ -144,7 +144,7 @@ def emulate_words(
         ReaderError: the PTX cannot be read.
         UnsupportedInstruction: the emulator does not support an instruction.
     """
-    grid, block = (_sizes(word, key) for word, key in zip(geometry, ("--grid", "--block"), strict=True))
+    grid, block = (sizes_of_word(word, key) for word, key in zip(geometry, ("--grid", "--block"), strict=True))
     values = arguments_from_words(arguments, seed)
     before = [value.array.copy() if isinstance(value, Buffer) else None for value in values]
     if executing.is_source(file):
@@ -239,11 +239,17 @@ def execute_file(
     )
 
 
-def _sizes(word: str, key: str) -> tuple[int, ...]:
+def sizes_of_word(word: str, key: str) -> tuple[int, int, int]:
+    """Return the sizes along x, y, z that an option gives; those that it leaves out are 1.
+
+    Raises:
+        UserError: it is not one to three integers from 1.
+    """
     parts = word.split(",")
     if not 1 <= len(parts) <= 3 or not all(part.strip().isdecimal() and int(part) for part in parts):  # noqa: PLR2004
         raise UserError("this is not a size", key=key, found=word, accepted="one to three integers ≥ 1: 16,16")
-    return tuple(int(part) for part in parts)
+    x, y, z = (*map(int, parts), 1, 1)[:3]
+    return x, y, z
 
 
 def inspect_variant(

@@ -387,16 +387,27 @@ def map_(
     elements: Annotated[
         int | None, typer.Option(min=1, max=2**20, help="Elements of the data.", show_default="the tensor's")
     ] = None,
+    grid: Annotated[
+        str | None, typer.Option(help="Blocks of a launch, 4 or 4,4,1: is it one that the mapping fits?")
+    ] = None,
+    block: Annotated[
+        str | None, typer.Option(help="Threads in a block of that launch: 256 or 16,16.", show_default="32")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show which thread touches which element, whether threads race, how accesses coalesce, and the CUDA index."""
+    """Show which thread touches which element, which writes race, how accesses coalesce, and the CUDA index."""
     from dataclasses import asdict
 
+    from lab.cli.inspect import sizes_of_word
     from lab.cli.tables import print_mapping
     from lab.templates.mapping.facts import facts
+    from lab.templates.mapping.scopes import LaunchShape
     from lab.templates.mapping.text import parse
 
-    found = facts(parse(mapping), element_bytes, elements)
+    shape = None
+    if grid or block:
+        shape = LaunchShape(sizes_of_word(grid or "1", "--grid"), sizes_of_word(block or "32", "--block"))
+    found = facts(parse(mapping), element_bytes, elements, shape)
     if as_json:
         _print_json(asdict(found))
     else:

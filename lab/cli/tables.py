@@ -38,6 +38,8 @@ _FAILURES_SHOWN = 10
 _ELEMENTS_SHOWN = 1024
 _MAP_WIDTH = 200
 """Most columns of a map where the output has no width of its own."""
+_VERDICTS = {True: ("race-free", "green"), False: ("a race", "red"), None: ("not known", "yellow")}
+"""Word and colour of what is known of races."""
 _SOURCE_SHOWN = 60
 """Most lines of a difference of sources."""
 _THREADS = ("blue", "yellow", "green", "magenta", "red", "cyan")
@@ -357,7 +359,7 @@ def print_emulation(console: Console, done: Emulation, outputs: Iterable[str] = 
 
 
 def print_mapping(console: Console, found: Facts) -> None:
-    """Print the map, low elements first, its check, its coalescing, and the CUDA expressions."""
+    """Print the map, low elements first, which writes race, its coalescing, and the CUDA expressions."""
     console.print(Text(found.mapping, style="bold"))
     shown = found.map[:_ELEMENTS_SHOWN]
     width = len(str(max(shown)))
@@ -371,9 +373,25 @@ def print_mapping(console: Console, found: Facts) -> None:
     if len(found.map) > len(shown):
         console.print(f"… {len(found.map) - len(shown):,} elements more; --json has them all", highlight=False)
     console.print()
-    console.print(f"{found.threads:,} threads x {found.items:,} items, {found.elements:,} elements", highlight=False)
-    owners = "every element has at most one thread" if found.injective else "some elements have several threads: a race"
-    console.print(f"{owners}; {found.untouched:,} untouched, {found.beyond:,} accesses beyond the end", highlight=False)
+    units = f"{found.scope.partition(' ')[0] or 'thread'}s"
+    counts = f"{found.threads:,} {units} x {found.items:,} items, {found.elements:,} elements"
+    console.print(f"{counts}: {found.untouched:,} untouched, {found.beyond:,} accesses beyond the end", highlight=False)
+    console.print()
+    console.print(Text("writes to out[index] by"))
+    for one in found.obligations:
+        console.print(Text(f"  {one.writes}: ").append(*_VERDICTS[one.race_free]).append(f"\n    {one.because}"))
+    console.print()
+    if found.coalescing:
+        _print_coalescing(console, found)
+    if found.t:
+        console.print(Text(f"t:     {found.t}"))
+    console.print(Text(f"index: {found.index}\nguard: {found.guard}"))
+    if len(found.names) > 1:
+        names = ", ".join(found.names)
+        console.print(Text(f"index of ({names}): {found.index_of_names}\nguard of ({names}): {found.guard_of_names}"))
+
+
+def _print_coalescing(console: Console, found: Facts) -> None:
     table = Table(title="coalescing (predicted)", title_justify="left", box=None, pad_edge=False)
     for header in (f"access, {found.element_bytes} B elements", "sectors / request", "bytes used of bytes moved"):
         table.add_column(header, justify="left" if header.startswith("access") else "right")
@@ -381,7 +399,7 @@ def print_mapping(console: Console, found: Facts) -> None:
         name = "one element" if one.vector == 1 else f"{one.vector} elements at once"
         table.add_row(name, f"{one.sectors_per_request:.2f}", f"{one.efficiency:.1%}")
     console.print(table)
-    console.print(Text(f"index: {found.index}\nguard: {found.guard}"))
+    console.print()
 
 
 def _memory(traffic: Mapping[str, MemoryCount]) -> Table:

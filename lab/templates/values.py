@@ -70,12 +70,27 @@ def _check_vector(mapping: ThreadMapping, vector: int) -> None:
         raise OperandError(f"a vector of {vector} elements", accepted=f"at most {mapping.items}, the items of a thread")
 
 
-def _index(mapping: ThreadMapping, local: Text = "i", thread: Text = "t") -> str:
-    return mapping.index(_code(local), _code(thread))
+def _index(mapping: ThreadMapping, local: Listed | str = "i", thread: Text = "t") -> str:
+    return mapping.index(_local(mapping, local), _code(thread))
 
 
-def _guard(mapping: ThreadMapping, local: Text = "i", thread: Text = "t", *, also: Text = "") -> str:
-    return mapping.guard(_code(local), _code(thread), also=_code(also))
+def _guard(mapping: ThreadMapping, local: Listed | str = "i", thread: Text = "t", *, also: Text = "") -> str:
+    return mapping.guard(_local(mapping, local), _code(thread), also=_code(also))
+
+
+def _local(mapping: ThreadMapping, local: str | Listed) -> str | tuple[str, ...]:
+    """Return the name of the local index, or the names of the local dimensions' own indices."""
+    if isinstance(local, str):
+        return _code(local)
+    wanted = len(mapping.levels[-1].of_kind("i"))
+    if len(local) != wanted or not all(isinstance(name, str) for name in local):
+        accepted = f"a name, or a list of {wanted} names, one for each local dimension"
+        raise OperandError(f"{len(local)} local indices", accepted=accepted)
+    return tuple(map(_code, local))
+
+
+def _scope(mapping: ThreadMapping) -> str:
+    return str(mapping.scope or "")
 
 
 def _code(text: str) -> str:
@@ -89,9 +104,10 @@ class MappingFacts(FactValue):
 
     __slots__ = ()
     kind: ClassVar[str] = "mapping"
-    facts: ClassVar[Mapping[str, Callable[[Any], Value]]] = _facts(
-        "threads", "items", "size", "offset", "guarded", "complete", "injective"
-    )
+    facts: ClassVar[Mapping[str, Callable[[Any], Value]]] = {
+        **_facts("threads", "items", "size", "offset", "guarded", "complete", "injective"),
+        "scope": _scope,
+    }
     methods: ClassVar[Mapping[str, Callable[..., Value]]] = {
         "vectors": _vectors,
         "widest": _widest,

@@ -269,7 +269,8 @@ def test_map_prints_the_map_its_check_and_its_coalescing(tmp_path):
     done = here("map", "[3] | [2, 2] => [i0, t1, t0]", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1].split() == ["0", "0", "0", "2", "2", "2", "1", "1", "1", "3", "3", "3"]
-    assert "every element has at most one thread; 0 untouched" in done.stdout
+    assert "12 elements: 0 untouched" in done.stdout
+    assert "threads with different t: race-free" in done.stdout
     assert "index: (i + (t >> 1) * 3 + (t & 1) * 6)" in done.stdout
     facts = json.loads(
         here("map", "cyclic(width=4)", "--bytes", "4", "--elements", "5000", "--json", cwd=tmp_path).stdout
@@ -284,6 +285,16 @@ def test_map_prints_the_map_its_check_and_its_coalescing(tmp_path):
     skipping = here("map", "[3] | [2, (2, 1)] => [i0, t0, t1]", "--elements", "12", cwd=tmp_path).stdout
     assert skipping.splitlines()[1].split() == ["0", "0", "0", "1", "1", "1", "−", "−", "−", "−", "−", "−"]
     assert "guard: t < 2" in skipping
+
+
+def test_a_launch_that_a_mapping_does_not_fit_is_refused(tmp_path):
+    done = here("map", "thread in block: [3] | [4]", "--grid", "2", "--block", "5", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "the mapping has 4 threads, and the launch has 5 in a block" in done.stderr
+    fitting = here("map", "thread in block: [3] | [4]", "--block", "4", cwd=tmp_path)
+    assert (fitting.returncode, "a race" in fitting.stdout) == (0, False)
+    unscoped = here("map", "[3] | [4]", "--block", "4", cwd=tmp_path)
+    assert "accepted: thread in block: [3] | [4] => [i0, t0]" in unscoped.stderr
 
 
 def test_a_wrong_mapping_is_told_without_a_traceback(tmp_path):

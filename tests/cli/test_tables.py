@@ -115,7 +115,9 @@ def test_a_map_shows_skipped_elements_and_its_coalescing(console):
     print_mapping(console, facts(parse("[3] | [2, (2, 1)] => [i0, t0, t1]"), 4, 12))
     text = printed(console)
     assert text.splitlines()[1].split() == ["0", "0", "0", "1", "1", "1", "−", "−", "−", "−", "−", "−"]
-    assert "every element has at most one thread; 6 untouched" in text
+    assert "12 elements: 6 untouched" in text
+    assert "threads with different t, under the guard: race-free" in text
+    assert "threads with different t, without the guard: race-free" in text
     assert "guard: t < 2" in text
 
 

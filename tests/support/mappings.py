@@ -9,7 +9,7 @@ from typing import Literal
 from hypothesis import strategies as st
 
 from lab.templates.mapping.dimension import Dimension, TensorAxis
-from lab.templates.mapping.model import ThreadMapping
+from lab.templates.mapping.model import LayoutMapping
 
 SIZES = st.sampled_from([1, 2, 2, 3, 4, 4, 5, 8])
 
@@ -31,7 +31,7 @@ def mappings(draw):
         together, left = left[: (count := draw(st.sampled_from([1, 1, 1, 2, 3])))], left[count:]
         places = math.prod(d.extent for d in together)
         axes.append(TensorAxis(tuple(together), draw(st.one_of(st.just(places), st.integers(1, places + 2)))))
-    return ThreadMapping(tuple(axes), draw(st.sampled_from([0, 0, 0, 1, 4])))
+    return LayoutMapping(tuple(axes), draw(st.sampled_from([0, 0, 0, 1, 4])))
 
 
 def touched(mapping):

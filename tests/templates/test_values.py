@@ -32,6 +32,17 @@ def test_a_mappings_facts_are_those_of_the_mapping():
     assert str(CYCLIC) == str(mapping)
 
 
+def test_a_mapping_has_an_index_of_each_local_dimension_and_a_scope():
+    mapping = parse(CYCLIC.text)
+    assert value("mapping.index(['j', 'k'], 'u')") == mapping.index(("j", "k"), "u")
+    assert value("mapping.guard(['j', 'k'], also='j < n')") == "j < n"
+    assert value("mapping.scope") == ""
+    assert value("block.scope", block=MappingFacts("thread in block: cyclic")) == "thread in block"
+    for wrong in ("['j']", "['j', 2]", "[]", "3"):
+        with pytest.raises(UserError, match="index"):
+            value(f"mapping.index({wrong})")
+
+
 def test_an_einsums_facts_are_those_of_the_einsum():
     assert value("folded.arguments | join(' ')") == " ".join(FOLDED.read(FOLDED.text).arguments)
     assert value("folded.first ~ folded.second ~ join(folded.rows + folded.columns + folded.depth)") == "ABijl"

@@ -40,12 +40,7 @@ class _Digit:
     @property
     def digit(self) -> str:
         """The digit, in parentheses where it is an expression."""
-        text = self.name
-        if self.divisor > 1:
-            text = _infix(text, ">>", _log2(self.divisor)) if _power(self.divisor) else _infix(text, "/", self.divisor)
-        if not self.highest:
-            text = _infix(text, "&", self.size - 1) if _power(self.size) else _infix(text, "%", self.size)
-        return text
+        return digit(self.name, self.divisor, self.size, highest=self.highest)
 
     @property
     def value(self) -> str:
@@ -60,17 +55,38 @@ class _Digit:
         return _infix(self.value, "<<", _log2(self.stride)) if _power(self.stride) else f"{self.value} * {self.stride}"
 
 
-def index(axes: Sequence[TensorAxis], offset: int, names: Mapping[str, str]) -> str:
+Names = Mapping[str, str | tuple[str, ...]]
+"""Kind to the variable that holds the number of the thread or of the local index, or to one variable a dimension."""
+
+
+def digit(name: str, divisor: int, size: int, *, highest: bool) -> str:
+    """Return a digit of a number, in parentheses where it is an expression.
+
+    Args:
+        name: The number.
+        divisor: Product of the sizes of the lower digits.
+        size: How many values the digit takes.
+        highest: Whether it is the number's highest digit, which needs no remainder.
+    """
+    text = name
+    if divisor > 1:
+        text = _infix(text, ">>", _log2(divisor)) if _power(divisor) else _infix(text, "/", divisor)
+    if not highest:
+        text = _infix(text, "&", size - 1) if _power(size) else _infix(text, "%", size)
+    return text
+
+
+def index(axes: Sequence[TensorAxis], offset: int, names: Names) -> str:
     """Return the expression of the element that is touched."""
     return _sum(_digits(axes, _divisors(axes), names), offset + _ahead(axes))
 
 
-def guards(axes: Sequence[TensorAxis], names: Mapping[str, str]) -> Iterator[str]:
+def guards(axes: Sequence[TensorAxis], names: Names) -> Iterator[str]:
     """Yield one condition for each digit, and for each ragged axis, that may be too large for the tensor."""
     divisors = _divisors(axes)
-    for digit in _digits(axes, divisors, names):
-        if digit.extent < digit.size:
-            yield f"{digit.digit} < {digit.extent}"
+    for one in _digits(axes, divisors, names):
+        if one.extent < one.size:
+            yield f"{one.digit} < {one.extent}"
     for axis in axes:
         if axis.highest >= axis.extent:
             alone = (replace(axis, extent=axis.places),)
@@ -78,7 +94,7 @@ def guards(axes: Sequence[TensorAxis], names: Mapping[str, str]) -> Iterator[str
 
 
 def _sum(digits: Sequence[_Digit], constant: int) -> str:
-    terms = [digit.term for digit in digits]
+    terms = [one.term for one in digits]
     terms += [str(constant)] if constant or not terms else []
     return terms[0] if len(terms) == 1 else f"({' + '.join(terms)})"
 
@@ -121,17 +137,19 @@ def _ahead(axes: Sequence[TensorAxis]) -> int:
     return sum((d.extent - 1) * stride for d, stride in _strides(axes) if d.reversed and d.size == 1)
 
 
-def _digits(axes: Sequence[TensorAxis], divisors: _Divisors, names: Mapping[str, str]) -> list[_Digit]:
+def _digits(axes: Sequence[TensorAxis], divisors: _Divisors, names: Names) -> list[_Digit]:
     """Return the dimensions that matter, with neighbours merged."""
     made: list[_Digit] = []
     for d, stride in _strides(axes):
         if d.size == 1:
             continue
-        divisor = divisors.below[d.kind, d.number]
+        name, divisor = names[d.kind], divisors.below[d.kind, d.number]
         highest = divisor * d.size == divisors.total[d.kind]
-        digit = _Digit(names[d.kind], divisor, d.size, highest, d.extent, stride, d.reversed)
-        joined = _joined(made[-1], digit) if made else None
-        made[-1:] = [*made[-1:], digit] if joined is None else [joined]
+        if isinstance(name, tuple):  # a variable of its own holds the digit
+            name, divisor, highest = name[d.number], 1, True
+        one = _Digit(name, divisor, d.size, highest, d.extent, stride, d.reversed)
+        joined = _joined(made[-1], one) if made else None
+        made[-1:] = [*made[-1:], one] if joined is None else [joined]
     return made
 
 

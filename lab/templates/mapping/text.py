@@ -13,6 +13,11 @@ dimensions stand in the order in which they are given: ``[3] | [4]`` is ``[3] | 
 Dimensions in parentheses count one axis of the tensor together, whose extent stands behind a colon and need not be
 their product: with ``[3, 2] | [2, 2] => [(t0, i0: 5), t1, i1]``, two threads share 5 columns, three and two.
 
+``thread in block: [3] | [4]`` says what the threads are (`lab.templates.mapping.scopes`): ``thread in warp``, ``thread
+in block``, ``thread in grid``, ``warp in block``, ``warp in grid`` or ``block in grid``. ``A then B`` applies B to what
+A gives to each of its threads, whatever those are (`lab.templates.mapping.composed`): ``block in grid: [64] | [4] then
+thread in block: [2] | [32] => [t0, i0]``.
+
 Shorthands, with their defaults:
 
 ``blocked(items=16, threads=256)``
@@ -33,8 +38,10 @@ from functools import lru_cache
 from typing import Final, Literal, NoReturn
 
 from lab.base.errors import UserError, did_you_mean
+from lab.templates.mapping.composed import ComposedMapping
 from lab.templates.mapping.dimension import Dimension, TensorAxis, axis
-from lab.templates.mapping.model import ThreadMapping
+from lab.templates.mapping.model import LayoutMapping, ThreadMapping
+from lab.templates.mapping.scopes import SCOPES, ThreadScope, check_composition, check_level
 
 MOST: Final = 2**20
 """The most accesses, and the most elements of the tensor: four times what 1024 threads with 256 registers hold.
@@ -100,19 +107,58 @@ class _Reader:
 
 @lru_cache(maxsize=256)
 def parse(text: str) -> ThreadMapping:
-    """Read a mapping or a shorthand.
+    """Read a mapping, a shorthand or a composition of them.
 
     Raises:
         UserError: It says what was found at which column, and what would be accepted.
     """
     reader = _Reader(text)
-    mapping = _shorthand(reader) if reader.next.kind == "word" else _mapping(reader)
+    levels = [_level(reader)]
+    while reader.next.text == "then":
+        token = reader.take()
+        levels.append(_level(reader))
+        if (levels[-1].scope is None) != (levels[0].scope is None):
+            reader.refuse("one mapping of a composition has a scope and another has none", "a scope for each", token)
     if reader.next.kind != "end":
-        reader.refuse("unexpected text after the mapping", "', offset: N' or the end of the text")
+        reader.refuse("unexpected text after the mapping", "', offset: N', 'then' or the end of the text")
+    check_composition([(one.scope, one.threads) for one in levels if one.scope])
+    mapping: ThreadMapping = levels[-1]
+    _check_size(mapping, text)
+    for outer in reversed(levels[:-1]):
+        _check_size(outer, text)
+        mapping = ComposedMapping(outer, mapping)
+        _check_size(mapping, text)
+    return mapping
+
+
+def _check_size(mapping: ThreadMapping, text: str) -> None:
     for what, count in (("accesses", mapping.items * mapping.threads), ("elements", mapping.offset + mapping.size)):
         if count > MOST:
             raise UserError(f"the mapping has {count} {what}", found=text, accepted=f"at most {MOST}")
-    return mapping
+
+
+def _level(reader: _Reader) -> LayoutMapping:
+    scope = _scope(reader)
+    made = _shorthand(reader) if reader.next.kind == "word" else _mapping(reader)
+    if scope is None:
+        return made
+    check_level(scope, made.threads)
+    return replace(made, scope=scope)
+
+
+def _scope(reader: _Reader) -> ThreadScope | None:
+    unit = reader.next
+    if unit.text not in {scope.unit for scope in SCOPES.values()}:
+        return None
+    reader.take()
+    reader.expect("in", f"after {unit.text} must stand in what they are counted")
+    whole = reader.take()
+    scope = SCOPES.get(f"{unit.text} in {whole.text}")
+    if scope is None:
+        fitting = ", ".join(one.whole for one in SCOPES.values() if one.unit == unit.text)
+        reader.refuse(f"there is no scope '{unit.text} in {whole.text}'", fitting, whole)
+    reader.expect(":", "the mapping must follow the scope")
+    return scope
 
 
 def _tokens(text: str) -> Iterator[_Token]:
@@ -127,24 +173,24 @@ def _tokens(text: str) -> Iterator[_Token]:
     yield _Token("end", "", end + 1)
 
 
-def _mapping(reader: _Reader) -> ThreadMapping:
+def _mapping(reader: _Reader) -> LayoutMapping:
     local = _sizes(reader, "local")
     reader.expect("|", "thread dimensions must follow")
     threads = _sizes(reader, "thread")
     known = _dimensions(local, threads)
     axes = tuple(axis(one) for one in known.values())
-    if reader.next.kind == "end":
-        return ThreadMapping(axes)
+    if reader.next.kind == "end" or reader.next.text == "then":
+        return LayoutMapping(axes)
     reader.expect("=>", "the layout must follow")
     if reader.next.text != "offset":
         if reader.maybe("layout"):
             reader.expect(":", "the permutation must follow")
         axes = _axes(reader, known)
         if not reader.maybe(",") and reader.next.text != "offset":
-            return ThreadMapping(axes)
+            return LayoutMapping(axes)
     reader.expect("offset", "only an offset can follow the layout")
     reader.expect(":", "the number of elements must follow")
-    return ThreadMapping(axes, reader.number(0, "an offset"))
+    return LayoutMapping(axes, reader.number(0, "an offset"))
 
 
 def _sizes(reader: _Reader, what: str) -> list[tuple[int, int]]:
@@ -209,12 +255,14 @@ def _named(reader: _Reader, known: Mapping[str, Dimension], left: dict[str, Dime
 Value = int | tuple[int, int]
 
 
-def _shorthand(reader: _Reader) -> ThreadMapping:
+def _shorthand(reader: _Reader) -> LayoutMapping:
     token = reader.take()
     if token.text not in _SHORTHANDS:
         near = did_you_mean(token.text, _SHORTHANDS)
         reader.refuse(
-            f"no such shorthand{f', {near}' if near else ''}", f"{', '.join(_SHORTHANDS)}; or {_EXAMPLE}", token
+            f"no such shorthand{f', {near}' if near else ''}",
+            f"{', '.join(_SHORTHANDS)}; {', '.join(SCOPES)}; or {_EXAMPLE}",
+            token,
         )
     make, defaults = _SHORTHANDS[token.text]
     values = dict(defaults)
@@ -226,7 +274,7 @@ def _shorthand(reader: _Reader) -> ThreadMapping:
             reader.refuse(
                 f"{items} {name} cannot be divided into widths of {width}", "a width that divides items", token
             )
-    return parse(make(values))
+    return _mapping(_Reader(make(values)))
 
 
 def _arguments(reader: _Reader, values: dict[str, Value]) -> None:

@@ -98,3 +98,33 @@ def test_expressions_are_no_longer_than_they_need_be(text, index, guard):
     mapping = parse(text)
     assert (mapping.index(), mapping.guard()) == (index, guard)
     assert mapping.guard(also="e < n") == ("e < n" if guard == "true" else f"{guard} && e < n")
+
+
+def test_a_tuple_of_local_indices_needs_no_division():
+    mapping = parse("[3, 5, 2] | [4] => [t0, i2, (i0, -i1: 12)]")
+    names = ("x", "y", "z")
+    assert mapping.index(names) == "(t + (z << 2) + (x << 3) + (4 - y) * 24)"
+    assert mapping.guard(names) == "(x + (4 - y) * 3) < 12"
+
+
+@given(mappings())
+def test_a_tuple_names_the_element_of_its_linear_index(mapping):
+    local = mapping.of_kind("i")
+    names = tuple(f"x{d.number}" for d in local)
+    index, guard = (
+        compile(text.replace("/", "//").replace("&&", "and").replace("true", "True"), "expression", "eval")
+        for text in (mapping.index(names, "y"), mapping.guard(names, "y"))
+    )
+    for digits in np.ndindex(*(d.size for d in local)):
+        item = int(np.ravel_multi_index(digits, [d.size for d in local], order="F"))
+        for thread in range(mapping.threads):
+            values = dict(zip(names, digits, strict=True)) | {"y": thread}
+            element = eval(index, values) if eval(guard, values) else -1  # noqa: S307 - our own arithmetic
+            assert element == mapping.elements[thread, item]
+
+
+@given(mappings())
+def test_without_the_guard_the_index_is_what_the_model_says(mapping):
+    index = compile(mapping.index("x", "y").replace("/", "//"), "expression", "eval")
+    for (thread, item), element in np.ndenumerate(mapping.unguarded):
+        assert eval(index, {"x": item, "y": thread}) == element  # noqa: S307 - our own arithmetic

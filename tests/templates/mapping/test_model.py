@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mappings import mappings, touched
 
-from lab.templates.mapping.dimension import Dimension, TensorAxis, axis
-from lab.templates.mapping.model import ThreadMapping
+from lab.templates.mapping.dimension import Dimension, TensorAxis
+from lab.templates.mapping.model import LayoutMapping
 from lab.templates.mapping.text import parse
 
 KNOWN = {
@@ -44,10 +44,10 @@ def test_two_threads_share_five_columns_and_two_share_four_rows():
 
 def test_a_ragged_axis_whose_last_places_no_digit_counts_needs_no_guard():
     # 8 digits of 9 places, of which the axis keeps the first 8
-    exact = ThreadMapping((TensorAxis((Dimension("i", 0, 8, 9), Dimension("t", 0, 1, 1)), 8),))
+    exact = LayoutMapping((TensorAxis((Dimension("i", 0, 8, 9), Dimension("t", 0, 1, 1)), 8),))
     assert exact.complete
     assert not exact.guarded
-    assert ThreadMapping((TensorAxis((Dimension("i", 0, 8, 9, reversed=True),), 8),)).guarded
+    assert LayoutMapping((TensorAxis((Dimension("i", 0, 8, 9, reversed=True),), 8),)).guarded
 
 
 @pytest.mark.parametrize(("text", "owners"), KNOWN.items())
@@ -81,18 +81,6 @@ def test_a_permutation_gives_no_element_to_two_accesses(mapping):
     elements = list(touched(mapping).values())
     assert len(set(elements)) == len(elements)
     assert mapping.complete == (sorted(elements) == list(range(mapping.size)))
-
-
-def test_two_accesses_to_one_element_are_no_injection():
-    # the notation cannot say it: each thread dimension has an element stride of its own
-    twice = ThreadMapping((axis(Dimension("t", 0, 4, 4)),))
-    object.__setattr__(twice, "elements", np.array([[0], [1], [1], [2]]))
-    assert not twice.injective
-    assert twice.access_map().tolist() == [0, 1, 3, -1]
-    object.__setattr__(
-        first := ThreadMapping((axis(Dimension("t", 0, 4, 4)),)), "elements", np.array([[0], [0], [1], [2]])
-    )
-    assert not first.injective
 
 
 @given(mappings(), st.sampled_from([2, 4, 8]))

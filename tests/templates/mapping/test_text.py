@@ -121,3 +121,28 @@ def test_a_mapping_that_is_too_large_is_refused_at_once(text):
         parse(text)
     assert "1048576" in str(caught.value.accepted)
     assert time.process_time() - begin < 1
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("thread in block:[3]|[4]", "thread in block: [3] | [4] => [i0, t0]"),
+        ("[6] | [2] then [3] | [2]", "[6] | [2] => [i0, t0] then [3] | [2] => [i0, t0]"),
+        (
+            "block in grid: blocked(items=64, threads=4) then thread in block: cyclic(items=2, threads=32)",
+            "block in grid: [64] | [4] => [i0, t0] then thread in block: [1, 2] | [32] => [i0, t0, i1]",
+        ),
+        (
+            "[8] | [2] => offset: 3 then [4] | [2] => offset: 0",
+            "[8] | [2] => [i0, t0], offset: 3 then [4] | [2] => [i0, t0]",
+        ),
+    ],
+)
+def test_scopes_and_compositions_are_read_and_written(text, same):
+    assert str(parse(text)) == same
+    assert parse(same) == parse(text)
+
+
+def test_a_composition_as_a_whole_is_a_tile():
+    with pytest.raises(UserError, match="the mapping has 4194304 accesses"):
+        parse("[1] | [4096] then [1024] | [1]")

@@ -1,0 +1,197 @@
+"""Scopes: what the number of a thread counts, and within what; the launches that fit it.
+
+``warp in block`` says that the thread dimensions of a mapping number the warps of a block, and that the mapping shares
+out data of that block. Numbers are linear: x counts first, then y, then z. A warp has 32 threads; where a mapping in
+the scope ``thread in warp`` has fewer, a power of two, the tiles of that size that cooperative groups form take the
+place of warps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Literal
+
+from lab.base.errors import UserError
+from lab.base.warp import WARP_SIZE
+
+Unit = Literal["thread", "warp", "block", "grid"]
+
+BLOCK_THREADS: Final = 1024
+"""The most threads of a block (CUDA C++ Programming Guide, "Compute Capabilities", technical specifications)."""
+
+_WITHIN: Final[Mapping[Unit, tuple[Unit, ...]]] = {
+    "thread": ("warp", "block", "grid"),
+    "warp": ("block", "grid"),
+    "block": ("grid",),
+}
+
+
+@dataclass(frozen=True)
+class ThreadScope:
+    """What a mapping's thread dimensions count.
+
+    Attributes:
+        unit: What they count: threads, warps or blocks.
+        whole: What the data belongs to that is shared out.
+    """
+
+    unit: Unit
+    whole: Unit
+
+    def __str__(self) -> str:
+        """`thread in block`."""
+        return f"{self.unit} in {self.whole}"
+
+
+@dataclass(frozen=True)
+class LaunchShape:
+    """Blocks of a grid and threads of a block, along x, y, z.
+
+    Attributes:
+        grid: Blocks.
+        block: Threads.
+    """
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the grid."""
+        return math.prod(self.grid)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return math.prod(self.block)
+
+
+Level = tuple[ThreadScope, int]
+"""A scope and how many units the mapping in it has. Those of a composition stand in order, the outermost first."""
+
+SCOPES: Final = {
+    str(scope): scope for scope in (ThreadScope(unit, whole) for unit in _WITHIN for whole in _WITHIN[unit])
+}
+"""Every scope by its name."""
+
+
+def check_level(scope: ThreadScope, units: int) -> None:
+    """Refuse a mapping with more units than any launch has in this scope.
+
+    Raises:
+        UserError: It says how many there may be.
+    """
+    if scope.whole == "warp":
+        wrong, accepted = units > WARP_SIZE or units & (units - 1) != 0, f"a power of two up to {WARP_SIZE}"
+    else:  # tiles may be single threads: how many of them are too many is known with the inner mapping alone
+        wrong, accepted = scope == SCOPES["thread in block"] and units > BLOCK_THREADS, f"at most {BLOCK_THREADS}"
+    if wrong:
+        message = f"a {scope.whole} does not have {units} {scope.unit}s"
+        raise UserError(message, key=str(scope), found=units, accepted=accepted)
+
+
+def check_composition(levels: Sequence[Level]) -> None:
+    """Refuse levels that do not follow on one another, or that are too many for a block together.
+
+    Raises:
+        UserError: It says which scope must follow, or how many threads a block has.
+    """
+    for (outer, _), (inner, _) in pairwise(levels):
+        if inner.whole != outer.unit:
+            fitting = ", ".join(name for name, scope in SCOPES.items() if scope.whole == outer.unit)
+            raise UserError(
+                f"the mapping before gives data to each {outer.unit}, and this one shares out that of a {inner.whole}",
+                found=str(inner),
+                accepted=fitting or "no further mapping: a thread is not divided",
+            )
+    for scope, units in levels:
+        threads = units * tile_of(levels) if scope == SCOPES["warp in block"] else 0
+        if threads > BLOCK_THREADS:
+            raise UserError(
+                f"{units} warps of {tile_of(levels)} threads are too many for a block",
+                key=str(scope),
+                found=f"{threads} threads",
+                accepted=f"at most {BLOCK_THREADS}",
+            )
+
+
+def tile_of(levels: Sequence[Level]) -> int:
+    """Return the threads of a warp, or of the tile that takes its place."""
+    return next((units for scope, units in levels if scope.whole == "warp"), WARP_SIZE)
+
+
+def check_launch(levels: Sequence[Level], shape: LaunchShape) -> None:
+    """Refuse a launch that has not as many units as the mapping in each scope.
+
+    With more of them, two would be given the same elements; with fewer, elements would be left out.
+
+    Raises:
+        UserError: It names the scope, what the launch has and what the mapping needs.
+    """
+    tile = tile_of(levels)
+    for scope, units in levels:
+        if "warp" in (scope.unit, scope.whole) and shape.threads % tile:
+            raise UserError(
+                f"{scope} needs blocks of whole warps",
+                key="block",
+                found=f"{shape.threads} threads",
+                accepted=f"a multiple of {tile}",
+            )
+        flat = scope.unit == "block" or scope.whole != "grid"
+        for name, sizes in (("grid", shape.grid), ("block", shape.block)):
+            if not flat and sizes[1:] != (1, 1):
+                raise UserError(
+                    f"{scope} needs a launch along x alone",
+                    key=name,
+                    found=",".join(map(str, sizes)),
+                    accepted="y = z = 1; or block in grid: … then thread in block: …",
+                )
+        there = units_of(scope, shape, tile)
+        if there != units:
+            raise UserError(
+                f"{scope}: the mapping has {units} {scope.unit}s, and the launch has {there} in a {scope.whole}",
+                key="grid" if scope.unit == "block" else "block",
+                found=there,
+                accepted=str(units),
+            )
+
+
+def units_of(scope: ThreadScope, shape: LaunchShape, tile: int) -> int:
+    """Count the units that each whole of a launch has."""
+    return _threads_of(scope.whole, shape, tile) // _threads_of(scope.unit, shape, tile)
+
+
+def wholes_of(scope: ThreadScope, shape: LaunchShape, tile: int) -> int:
+    """Count the wholes of a launch, each of which has units numbered from 0."""
+    return _threads_of("grid", shape, tile) // _threads_of(scope.whole, shape, tile)
+
+
+def _threads_of(unit: Unit, shape: LaunchShape, tile: int) -> int:
+    return {"thread": 1, "warp": tile, "block": shape.threads, "grid": shape.blocks * shape.threads}[unit]
+
+
+_THREAD: Final = "(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z))"
+_BLOCK: Final = "(blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z))"
+
+
+def number(levels: Sequence[Level]) -> str:
+    """Return the CUDA expression of the number that the mapping calls t, an `int`.
+
+    In a composition, the units of the innermost scope count first.
+    """
+    tile, made, below = tile_of(levels), "", 1
+    for scope, units in reversed(levels):
+        own = {
+            "thread in warp": f"({_THREAD} & {tile - 1})",
+            "thread in block": _THREAD,
+            "thread in grid": "(threadIdx.x + blockDim.x * blockIdx.x)",
+            "warp in block": f"({_THREAD} / {tile})",
+            "warp in grid": f"((threadIdx.x + blockDim.x * blockIdx.x) / {tile})",
+            "block in grid": _BLOCK,
+        }[str(scope)]
+        made = f"{made} + {own} * {below}" if made else own
+        below *= units
+    return f"(int)({made})"

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from mappings import mappings, touched
+
+from lab.templates.mapping.composed import ComposedMapping
+from lab.templates.mapping.dimension import Dimension, axis
+from lab.templates.mapping.model import LayoutMapping
+from lab.templates.mapping.proof import Collision, InjectivityProof, enumerated, obligations, prove
+from lab.templates.mapping.scopes import LaunchShape
+from lab.templates.mapping.text import parse
+
+
+@given(mappings(), mappings())
+def test_what_is_proved_from_the_form_is_found_by_enumeration(first, second):
+    for mapping in (first, second, ComposedMapping(first, second)):
+        proof = prove(mapping)
+        assert (proof.injective, proof.race_free, proof.by) == (True, True, "form")
+        found = enumerated(mapping.elements, mapping.elements >= 0)
+        assert (found.injective, found.race_free, found.collision) == (True, True, None)
+
+
+def test_a_digit_that_stands_twice_in_the_layout_is_refuted_by_enumeration():
+    # the notation cannot say it: element = t0 + 2 t0
+    twice = LayoutMapping((axis(Dimension("t", 0, 2, 2)), axis(Dimension("t", 0, 2, 2))))
+    assert prove(twice) == InjectivityProof(
+        injective=False, race_free=False, by="enumeration", collision=Collision(0, (0, 0), (1, 0))
+    )
+
+
+@pytest.mark.parametrize(
+    ("elements", "injective", "race_free", "collision"),
+    [
+        ([[0, 1], [2, 3]], True, True, None),
+        ([[0, 0], [2, 3]], False, True, Collision(0, (0, 0), (0, 1))),
+        ([[0, 0], [2, 0]], False, False, Collision(0, (0, 1), (1, 1))),
+        ([[0, 0], [3, 3]], False, True, Collision(0, (0, 0), (0, 1))),
+        ([[-1, 1], [-1, 3]], True, True, None),
+    ],
+)
+def test_only_different_threads_race(elements, injective, race_free, collision):
+    found = enumerated(np.array(elements), np.array(elements) >= 0)
+    assert (found.injective, found.race_free, found.collision) == (injective, race_free, collision)
+
+
+@given(mappings())
+def test_without_the_guard_two_accesses_to_one_element_are_named(mapping):
+    found = obligations(mapping)
+    assert found[0].race_free
+    assert len(found) == 1 + mapping.guarded
+    raw = mapping.unguarded
+    assert all(raw[thread, item] == element for (thread, item), element in touched(mapping).items())
+    proof = enumerated(raw, np.ones_like(raw, dtype=bool))
+    owners: dict[int, set[int]] = {}
+    for (thread, _), element in np.ndenumerate(raw):
+        owners.setdefault(int(element), set()).add(thread)
+    assert proof.race_free == all(len(threads) == 1 for threads in owners.values())
+    assert proof.injective == (len(owners) == raw.size)
+    if proof.collision:
+        first, second = proof.collision.first, proof.collision.second
+        assert first != second
+        assert raw[first] == raw[second] == proof.collision.element
+        assert (first[0] != second[0]) == (not proof.race_free)
+    if mapping.guarded:
+        assert found[1].race_free == proof.race_free
+
+
+def test_a_scope_says_whose_writes_meet():
+    text = "thread in block: [3] | [4]"
+    assert [(one.writes, one.race_free) for one in obligations(parse(text))] == [
+        ("different threads of one block", True),
+        ("different blocks to one array", False),
+    ]
+    alone, several = (LaunchShape((blocks, 1, 1), (4, 1, 1)) for blocks in (1, 2))
+    assert len(obligations(parse(text), alone)) == 1
+    assert len(obligations(parse(text), several)) == 2
+    (_, within) = obligations(parse("block in grid: [3] | [4]"))
+    assert within.writes == "several threads of one block with the same i"
+    assert within.because == "every thread of block 0 writes element 0 at i = 0"
+
+
+def test_a_composition_needs_its_guard():
+    under, without = obligations(parse("[5] | [2] then [2] | [3]"))
+    assert (under.race_free, without.race_free) == (True, None)
+    assert "in each of 2 mappings" in under.because
