@@ -45,3 +45,16 @@ class Allowance:
             _, ask = self._questions.pop(0)
             if ask():
                 raise Outgrown
+
+
+class Budget(Allowance):
+    """An allowance that ends the work once it is spent: what is larger than the whole of it is begun all the same."""
+
+    def spend(self, instructions: int, threads: int) -> None:
+        """Note instructions that some threads execute together.
+
+        Raises:
+            Outgrown: What was noted before is the whole allowance.
+        """
+        super().spend(0, threads)
+        self._done += instructions * (threads + PER_STEP)

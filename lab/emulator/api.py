@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lab.base import structures
 from lab.base.errors import UserError
 from lab.emulator import operands
-from lab.emulator.allowance import CACHED, Allowance, Outgrown, work_to_make
+from lab.emulator.allowance import CACHED, Allowance, Budget, Outgrown, work_to_make
 from lab.emulator.arrays import Bytes
 from lab.emulator.batch import make_batch, padded_threads
 from lab.emulator.compiled.decoding import NotCompiled
@@ -226,7 +226,7 @@ class _Started:
 
 
 _TRACED = 3_000_000
-"""Work of an `Allowance` after which a trace ends: some hundredths of a second."""
+"""Work of a `Budget` after which a trace ends: some hundredths of a second."""
 
 
 def _traced(request: _Request) -> ReuseCount | None:
@@ -250,7 +250,7 @@ def _traced(request: _Request) -> ReuseCount | None:
         {},
         cluster,
         workspace=_grid_workspace(started.space) if program.has_grid_sync else 0,
-        allowance=Allowance([(_TRACED, lambda: True)]),
+        allowance=Budget([(_TRACED, lambda: True)]),
         trace=trace,
     )
     some = max(1, THREADS // (padded_threads(geometry.block) * cluster)) * cluster

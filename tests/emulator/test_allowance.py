@@ -1,6 +1,6 @@
 import pytest
 
-from lab.emulator.allowance import PER_STEP, Allowance, Outgrown
+from lab.emulator.allowance import PER_STEP, Allowance, Budget, Outgrown
 
 
 def test_each_question_is_asked_once_when_its_work_is_done():
@@ -29,3 +29,10 @@ def test_much_work_asks_all_questions_at_once():
     allowance = Allowance([(1, lambda: False), (2, lambda: False)])
     allowance.spend(100, 100)
     allowance.spend(100, 100)
+
+
+def test_a_budget_pays_for_a_piece_of_work_that_is_larger_and_then_for_nothing():
+    budget = Budget([(10 * PER_STEP, lambda: True)])
+    budget.spend(1000, 0)
+    with pytest.raises(Outgrown):
+        budget.spend(1, 0)

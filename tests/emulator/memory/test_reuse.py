@@ -124,3 +124,11 @@ def test_both_engines_count_the_same_and_leave_the_buffers_as_they_are(engine):
 
 def test_nobody_asked():
     assert launch(PTX, "twice", 1, 64, [np.zeros(64, np.float32)] * 2).reuse is None
+
+
+def test_a_kernel_without_loops_is_traced_however_long_it_is():
+    """All of it is one basic block, whose work is more than the trace may cost."""
+    ptx = PTX.replace("    ld.global.f32 %f2, [%rd4];\n", "    ld.global.f32 %f2, [%rd4];\n" * 2000)
+    done = launch(ptx, "twice", 1, 64, [np.zeros(64, np.float32), np.arange(64, dtype=np.float32)], trace=True)
+    assert done.reuse.read == 8
+    assert sum(done.reuse.again) > 1000
