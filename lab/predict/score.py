@@ -29,6 +29,9 @@ DRAM
     Least bytes of the problem, and once more the rest of each sector that stores fill only in part, over 0.867 of the
     bandwidth; words that are read at random and rows that are read again, where L2 does not hold them. Launches of a
     sequence that declare their bytes move those, less what L2 can hold from one to the next.
+local memory
+    What ptxas spills, by the SASS: load/store units and tags as for other accesses; of what the resident threads keep
+    there, the share that L1 does not hold goes to L2, and the share of that which L2 does not hold to DRAM.
 latency
     What a block waits for, over the blocks that an SM holds at once, so that occupancy hides it: what its warps would
     need alone, by the order and the scheduling bits of their SASS (`lab.predict.chains`), and 350 cycles for its start
@@ -56,7 +59,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from lab.base.warp import SECTOR_BYTES, WARP_SIZE
+from lab.base.warp import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from lab.hardware.gpus import Gpu
 from lab.hardware.latencies import SmLatencies
 from lab.isa.mix import WarpChain
@@ -122,6 +125,28 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
+class Spilled:
+    """Local memory, which ptxas uses for what registers do not hold.
+
+    Attributes:
+        loads: Warp requests of the whole launch that load from it.
+        stores: Those that store there.
+        past_l1: Share of what the threads of an SM keep there that its L1 does not hold, 0 to 1.
+        past_l2: Share of what all resident threads keep there that L2 does not hold.
+    """
+
+    loads: float
+    stores: float
+    past_l1: float
+    past_l2: float
+
+    @property
+    def bytes(self) -> float:
+        """Bytes of all requests, 4 for each lane: ptxas lays the lanes' words side by side."""
+        return 4.0 * WARP_SIZE * (self.loads + self.stores)
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchWork:
     """What one launch executes at the problem's real size.
 
@@ -147,6 +172,7 @@ class LaunchWork:
         least_bytes: Least bytes through DRAM that are declared for it, of a sequence; None where none are.
         chain: What a warp waits for from its first to its last instruction, in the mean; None where the SASS was not
             read for it.
+        spilled: What its threads keep in local memory; None where they keep nothing there.
     """
 
     blocks: int
@@ -169,6 +195,7 @@ class LaunchWork:
     uneven: float = 1.0
     least_bytes: float | None = None
     chain: WarpChain | None = None
+    spilled: Spilled | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +269,7 @@ def _seconds(
             moved = whole
         elif reuse is Reuse.NONE:  # what is not used of the sectors is fetched again for who does
             moved = whole + sum(map(_unused, launches))
+        moved += sum(one.spilled.past_l1 * one.spilled.past_l2 * one.spilled.bytes for one in launches if one.spilled)
         found["DRAM"] = moved / (gpu.dram_gb_s * 1e9 * machine.dram_share)
         if reuse is Reuse.LIKELY:
             found["DRAM"] += sum(_lost(gpu, machine, one.fetched, bytes_moved) for one in launches if one.fetched)
@@ -326,6 +354,12 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
         "L2 reads": fetched * (even / machine.l2_read_bytes + (1 - even) / machine.l2_scattered_bytes) * share,
         "L2 writes": SECTOR_BYTES * work.store_sectors / machine.store_bytes * share,
     }
+    if work.spilled is not None:
+        requests, past = work.spilled.loads + work.spilled.stores, work.spilled.past_l1
+        made["load/store units"] += requests * WARP_SIZE / sm.lsu_lanes * share
+        made["L1 tags"] += requests / machine.l1_lines * share
+        made["L2 reads"] += past * work.spilled.loads * LINE_BYTES / machine.l2_read_bytes * share
+        made["L2 writes"] += past * work.spilled.stores * LINE_BYTES / machine.store_bytes * share
     chain = _alone(machine, work, least) + machine.block_latency
     chain *= 1 + machine.large_block_loss * max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
     made["latency"] = chain * fullest / min(max(1, work.blocks_per_sm), fullest)
@@ -343,7 +377,7 @@ def _alone(machine: SmLatencies, work: LaunchWork, least: float) -> float:
             chain.stalls
             + chain.global_loads * _load_latency(machine, work, chain, least)
             + chain.atomics * machine.l2_latency
-            + chain.local_loads * machine.l1_latency
+            + chain.local_loads * _local_latency(machine, work.spilled)
             + chain.shared_loads * machine.shared_latency
             + chain.barriers * machine.block_barrier
             + chain.others * machine.special_cycles
@@ -355,6 +389,14 @@ def _alone(machine: SmLatencies, work: LaunchWork, least: float) -> float:
         + work.by_class.get(C.SHUFFLE, 0.0) * each * machine.shuffle_cycles
         + work.instructions * each * machine.dependent_cycles
     )
+
+
+def _local_latency(machine: SmLatencies, spilled: Spilled | None) -> float:
+    """Return the cycles that a warp waits for what it kept in local memory."""
+    past = spilled.past_l1 if spilled is not None else 0.0
+    far = spilled.past_l2 if spilled is not None else 0.0
+    beyond = (1 - far) * machine.l2_latency + far * machine.global_latency
+    return (1 - past) * machine.l1_latency + past * beyond
 
 
 def _load_latency(machine: SmLatencies, work: LaunchWork, chain: WarpChain, least: float) -> float:

@@ -15,6 +15,7 @@ from typing import Final
 from lab.base.warp import WARP_SIZE
 from lab.emulator.results import ExecutedCounts
 from lab.isa.mix import ANCHORS, BODY, KEPT, KernelMix, LoopMix, WarpChain, likeness
+from lab.isa.model import InstructionClass
 from lab.store.model import EmulatedStep, LaunchRecord
 
 _ALIKE: Final = 0.9
@@ -65,21 +66,69 @@ def warp_chain(
     ptx, sass = texts
     if ptx is None or sass is None or BODY not in sass.chains or small.executed is None:
         return None
+    outside, loops = _passes((ptx, sass), small, launch, looped, scale)
+    found = _add((0.0,) * len(astuple(sass.chains[BODY])), sass.chains[BODY], outside)
+    for loop, passes in loops:
+        found = _add(found, sass.chains[loop.label], passes)
+    return WarpChain(round(found[0]), *found[1:])
+
+
+def local_requests(
+    texts: tuple[KernelMix | None, KernelMix | None],
+    small: EmulatedStep,
+    launch: LaunchRecord,
+    looped: ExecutedCounts,
+    scale: Scaling,
+) -> tuple[float, float]:
+    """Say how often a warp of the real launch loads from local memory and stores there: spills, which PTX lacks.
+
+    Args:
+        texts: Static mixes of the PTX and of the SASS.
+        small: What the CPU executed of the launch.
+        launch: Geometry of the real launch.
+        looped: What the CPU executed in loops.
+        scale: What the real launch executes over that.
+
+    Returns:
+        Loads and stores; none where the SASS was not read for chains.
+    """
+    ptx, sass = texts
+    if ptx is None or sass is None or BODY not in sass.chains or small.executed is None:
+        return 0.0, 0.0
+    outside, loops = _passes((ptx, sass), small, launch, looped, scale)
+    top = [loop.counts.by_class for loop in sass.loops if loop.parent is None]
+
+    def executed(cls: str) -> float:
+        straight = sass.counts.by_class.get(cls, 0) - sum(one.get(cls, 0) for one in top)
+        return outside * straight + sum(passes * _own(sass, loop).get(cls, 0) for loop, passes in loops)
+
+    return executed(InstructionClass.LD_LOCAL), executed(InstructionClass.ST_LOCAL)
+
+
+def _passes(
+    texts: tuple[KernelMix, KernelMix],
+    small: EmulatedStep,
+    launch: LaunchRecord,
+    looped: ExecutedCounts,
+    scale: Scaling,
+) -> tuple[float, list[tuple[LoopMix, float]]]:
+    """Return how much of the code outside of loops a warp passes through, and each loop of the SASS how often."""
+    ptx, sass = texts
     hot = small.hot_loop.warps_by_class if small.hot_loop is not None else {}
     rest = {cls: max(0, n - hot.get(cls, 0)) for cls, n in looped.warps_by_class.items()}
     loops, warps = _unrolled(sass), warps_of(launch)
     straight = ptx.counts.instructions - sum(loop.counts.instructions for loop in ptx.loops if loop.depth == 1)
-    outside = (small.executed.warps - looped.warps) * scale.outside / warps / straight if straight else 1.0
-    found = _add((0.0,) * len(astuple(sass.chains[BODY])), sass.chains[BODY], min(1.0, outside))
-    for executed, group in (
+    executed = small.executed.warps if small.executed is not None else 0
+    outside = (executed - looped.warps) * scale.outside / warps / straight if straight else 1.0
+    found = []
+    for counts, group in (
         (hot, [loop for loop in loops if loop.hot]),
         (rest, [loop for loop in loops if not loop.hot]),
     ):
         text = sum(_kept(_own(sass, loop)) for loop in group)
-        passes = scale.inside * _kept(executed) / warps / text if text else 0.0
-        for loop in group:
-            found = _add(found, sass.chains[loop.label], passes)
-    return WarpChain(round(found[0]), *found[1:])
+        passes = scale.inside * _kept(counts) / warps / text if text else 0.0
+        found += [(loop, passes) for loop in group]
+    return min(1.0, outside), found
 
 
 def _add(found: Sequence[float], chain: WarpChain, passes: float) -> tuple[float, ...]:

@@ -28,9 +28,9 @@ from lab.isa.mix import ANCHORS, KernelMix
 from lab.isa.model import InstructionClass as C
 from lab.measured.timing import Merit
 from lab.predict.bounds import Prediction
-from lab.predict.score import KernelScore, LaunchWork, score
+from lab.predict.score import KernelScore, LaunchWork, Spilled, score
 from lab.store.caches import Residence, fetched
-from lab.store.chains import Scaling, counterpart, warp_chain, warps_of
+from lab.store.chains import Scaling, counterpart, local_requests, warp_chain, warps_of
 from lab.store.codec import uncollected
 from lab.store.database import Store
 from lab.store.growth import declared, works
@@ -243,6 +243,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         uneven=_uneven(step, within, work / blocks) if persistent else 1.0,
         least_bytes=step.bytes_moved,
         chain=warp_chain((step.ptx, step.sass), step.small, step.launch, within, Scaling(inside, outside)),
+        spilled=_spilled(step, within, Scaling(inside, outside), residence),
     )
 
 
@@ -287,6 +288,21 @@ def _residence(record: VariantRecord, step: _Step, growth: float) -> Residence |
     carved = next((size for size in machine.shared_carveouts if size >= taken), machine.shared_per_sm)
     lines = (l1_bytes - carved) / LINE_BYTES / resident
     return Residence(lines, min(blocks, resident * gpu.sms), max(1.0, growth), gpu.l2_bytes * gpu.latencies.l2_share)
+
+
+def _spilled(step: _Step, looped: ExecutedCounts, scale: Scaling, residence: Residence | None) -> Spilled | None:
+    """What the threads of a launch keep in local memory, and how much of it L1 and L2 hold."""
+    each = step.resources.stack_bytes if step.resources else 0
+    if not each or residence is None:
+        return None
+    loads, stores = local_requests((step.ptx, step.sass), step.small, step.launch, looped, scale)
+    block = each * math.prod(step.launch.block)
+    return Spilled(
+        loads * warps_of(step.launch),
+        stores * warps_of(step.launch),
+        past_l1=max(0.0, 1 - residence.lines * LINE_BYTES / block),
+        past_l2=max(0.0, 1 - residence.l2_bytes / (block * residence.blocks)),
+    )
 
 
 def _resides(record: VariantRecord, step: _Step) -> bool:

@@ -14,6 +14,7 @@ from lab.predict.score import (
     Fetched,
     KernelScore,
     LaunchWork,
+    Spilled,
     busy_slices,
     score,
 )
@@ -89,6 +90,23 @@ def test_loads_take_as_long_as_the_last_of_their_lines(missed, lines, distant, i
     found = score(H200, [replace(work, fetched=served)], round(32 * distant * sectors)).resources["latency"]
     each = in_l1 * machine.l1_latency + (in_l2 - in_l1) * machine.l2_latency + (1 - in_l2) * machine.global_latency
     assert found == pytest.approx((2 * each + machine.block_latency) * 64 / 8 / CLOCK)
+
+
+def test_spills_go_as_far_as_the_caches_do_not_hold_them():
+    """A million requests of 128 bytes, half of which L1 holds and a quarter of the rest L2."""
+    chain = WarpChain(100, 0.0, local_loads=10.0)
+    plain = replace(WORK, instructions=0.0, chain=chain)
+    held, lost = (replace(plain, spilled=Spilled(6e5, 4e5, past_l1=p1, past_l2=p2)) for p1, p2 in ((0, 0), (0.5, 0.75)))
+    none, near, far = (score(H200, [work], 10**9).resources for work in (plain, held, lost))
+    machine = latencies_of("sm_90")
+    assert near["L1 tags"] == pytest.approx(1e6 / machine.l1_lines / 132 / CLOCK)
+    assert near["load/store units"] == pytest.approx(1e6 / 132 / CLOCK)
+    assert near["DRAM"] == none["DRAM"]
+    assert "L2 reads" not in near
+    assert far["L2 reads"] == pytest.approx(0.5 * 6e5 * 128 / machine.l2_read_bytes / 132 / CLOCK)
+    assert far["L2 writes"] == pytest.approx(0.5 * 4e5 * 128 / machine.store_bytes / 132 / CLOCK)
+    assert far["DRAM"] - none["DRAM"] == pytest.approx(0.5 * 0.75 * 1e6 * 128 / (4.8e12 * 0.867))
+    assert far["latency"] > near["latency"] == none["latency"]
 
 
 def test_launches_pass_through_l2_what_fits_and_through_dram_the_rest():

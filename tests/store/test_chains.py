@@ -9,7 +9,7 @@ import pytest
 from lab.emulator.results import ExecutedCounts
 from lab.isa.mix import BODY, Counts, KernelMix, LoopMix, WarpChain
 from lab.isa.model import Isa
-from lab.store.chains import Scaling, counterpart, warp_chain, warps_of
+from lab.store.chains import Scaling, counterpart, local_requests, warp_chain, warps_of
 from lab.store.model import EmulatedStep, LaunchRecord
 
 LAUNCH = LaunchRecord((10, 1, 1), (64, 1, 1), 0)
@@ -49,6 +49,18 @@ def test_a_warp_passes_the_body_once_and_an_unrolled_loop_by_what_ptxas_keeps() 
     # eight iterations of the PTX's loop are two of the SASS's, and five times as many in the real problem
     found = warp_chain((ptx, sass), small, LAUNCH, inside, Scaling(5.0, 1.0))
     assert found == WarpChain(22 + 10 * 25, 50.0 + 10 * 100.0, global_loads=10, barriers=1)
+
+
+def test_spills_are_counted_by_the_passes_through_the_sass() -> None:
+    """Twelve spills outside of the loop, two loads in it; PTX, which the CPU executed, has neither."""
+    ptx = mix("ptx", counts(30, fma=1), loop("L", counts(10, fma=1), hot=True))
+    inner = loop("L", counts(25, fma=4, ld_local=2), hot=True)
+    whole = counts(47, fma=4, ld_local=9, st_local=5)
+    sass = mix("sass", whole, inner, chains={"L": WarpChain(25, 100.0), BODY: WarpChain(22, 50.0)})
+    inside = executed(80, fma=8)
+    small = EmulatedStep("k", LAUNCH, executed(100, fma=8), inside)
+    assert local_requests((ptx, sass), small, LAUNCH, inside, Scaling(5.0, 1.0)) == (7 + 10 * 2, 5)
+    assert local_requests((ptx, replace(sass, chains={})), small, LAUNCH, inside, ONCE) == (0, 0)
 
 
 def test_no_warp_passes_the_body_twice_and_one_that_leaves_early_in_part() -> None:
