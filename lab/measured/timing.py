@@ -88,6 +88,11 @@ class Samples:
         return self.quantile(0.8)
 
     @property
+    def best(self) -> float:
+        """Least time in ms."""
+        return min(self.used)
+
+    @property
     def spread(self) -> float:
         """(p80 - p20) / median, as a fraction; 0 where the median is 0."""
         low, middle, high = self.quantiles(0.2, 0.5, 0.8)

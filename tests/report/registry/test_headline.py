@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
 
@@ -49,14 +50,21 @@ def test_p20_of_the_throughput_is_its_own_20th_percentile():
     assert (slow, fast) == (18.0, 12.0)
 
 
+def test_the_best_sample_is_the_fastest_of_those_that_count():
+    record = timed(12.0, 10.0, 9.0, 11.0)
+    assert values(record, "best_ms", "tflops_best") == [9.0, record.rate(9.0)]
+    assert record.measurement is not None
+    unused = replace(record.measurement, samples=replace(record.measurement.samples, unused=(2,)))
+    assert values(replace(record, measurement=unused), "best_ms", "tflops_best") == [10.0, record.rate(10.0)]
+    assert values(replace(record, measurement=None), "best_ms", "tflops_best") == [None, None]
+
+
 @given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=12))
 def test_percentiles_of_the_throughput_rise(ms):
-    low, middle, high = values(timed(*ms), "tflops_p20", "measured_tflops", "tflops_p80")
-    assert isinstance(low, float)
-    assert isinstance(middle, float)
-    assert isinstance(high, float)
-    assert low <= middle * (1 + 1e-12)
-    assert middle <= high * (1 + 1e-12)
+    names = ("tflops_p20", "measured_tflops", "tflops_p80", "tflops_best")
+    found = [value for value in values(timed(*ms), *names) if isinstance(value, float)]
+    assert len(found) == len(names)
+    assert all(slow <= fast * (1 + 1e-12) for slow, fast in itertools.pairwise(found))
 
 
 def test_a_failed_variant_has_no_measured_figure_though_it_was_timed():
