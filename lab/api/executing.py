@@ -26,9 +26,9 @@ from lab.isa.cuda.kernels import SourceKernel, read_kernels
 from lab.isa.ptx.module import read_ptx
 from lab.runs.services import Services
 from lab.stages.emulate import EmulationTask, ReferenceLaunch, emulate
+from lab.stages.record import built
 from lab.store.model import EmulationRecord
 from lab.templates.instance import Instance
-from lab.templates.launches import BuiltLaunch
 from lab.templates.plain.macros import with_macros
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.includes import gather
@@ -217,7 +217,8 @@ def _execute(file: Path, variant: str | None, parameters: Mapping[str, Scalar], 
     point = planned.point
     given = point.problem.emulate or point.problem.values
     problem = loaded.operator.for_parameters(given, point.parameters)
-    launches = Instance(point.kernel.template, point.parameters, problem).launches.built(BuiltLaunch.of(made))
+    known = built(loaded, planned, made, None).known
+    launches = Instance(point.kernel.template, point.parameters, problem).launches.built(known)
     unchecked = not loaded.operator.has_reference
     own = ReferenceLaunch(made.ptx, launches, dict(problem)) if unchecked else None
     seed = loaded.seed if seed is None else seed

@@ -27,6 +27,7 @@ from lab.isa.ptx.module import read_ptx
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.specification import Argument
 from lab.templates.front_matter import FrontMatter, LaunchDeclaration, Parameter
+from lab.templates.launches import RESIDENT_BLOCKS
 from lab.templates.plain.entry import choose, expression
 from lab.templates.plain.template import PlainTemplate
 from lab.templates.sequence import BRACES
@@ -157,7 +158,7 @@ def _check_sizes(reading: Reading, known: set[str]) -> None:
         for key in ("grid", "block"):
             for i, size in enumerate(listed(getattr(launch, key))):
                 place: Key = (*path, key, i) if isinstance(getattr(launch, key), list) else (*path, key)
-                check_names(reading, size, place, known, f"the {key}")
+                check_names(reading, size, place, known | {RESIDENT_BLOCKS} if key == "grid" else known, f"the {key}")
         check_names(reading, launch.shared_bytes, (*path, "shared_bytes"), known, "shared_bytes")
         check_names(reading, launch.when, (*path, "when"), known, "the condition")
         for inner in BRACES.findall(launch.kernel):

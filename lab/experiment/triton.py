@@ -24,6 +24,7 @@ from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.elements import ElementKind
 from lab.operators.declared.operator import Declared
 from lab.templates.front_matter import FrontMatter, Parameter
+from lab.templates.launches import RESIDENT_BLOCKS
 from lab.templates.plain.triton import OPTIONS, TritonFunction, TritonTemplate, read_functions
 from lab.toolchain.triton.source import TYPES, triton_type
 
@@ -239,7 +240,8 @@ def _check_launch(reading: Reading, axes: Axes) -> None:
         accepted = "an expression such as ceil_div(n, BLOCK), or a list of up to three"
         reading.refuse("a key is missing", ("grid",), accepted=accepted)
     for i, size in enumerate(listed(raw.grid or 1)):
-        check_names(reading, size, ("grid", i) if isinstance(raw.grid, list) else ("grid",), known, "the grid")
+        place: Key = ("grid", i) if isinstance(raw.grid, list) else ("grid",)
+        check_names(reading, size, place, {*known, RESIDENT_BLOCKS}, "the grid")
     check_constraints(reading, known)
 
 

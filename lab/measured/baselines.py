@@ -18,6 +18,9 @@ COPY: Final = "copy"
 TORCH: Final = "torch"
 """PyTorch's own function for the operator."""
 
+TORCH_NAIVE: Final = "torch-naive"
+"""PyTorch's elementary operations, one after another, with every intermediate result in device memory."""
+
 TRITON: Final = "triton"
 """A kernel written in Triton."""
 
@@ -26,6 +29,7 @@ BASELINES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         CUBLAS: ("gemm",),
         COPY: (),
         TORCH: ("softmax", "contraction"),
+        TORCH_NAIVE: ("softmax",),
         TRITON: ("softmax",),
     }
 )

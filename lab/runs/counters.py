@@ -6,17 +6,16 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from lab.experiment.model import Experiment
 from lab.experiment.schema import ProfileModel
 from lab.experiment.variants import Plan
 from lab.gpu.counters.profile import ProfileOrder
 from lab.gpu.process.cards import Cards
-from lab.runs.flow import job_of
+from lab.runs.flow import FlowContext, job_of
 from lab.runs.recorder import Recorder
 from lab.runs.search import Group, group_of
 from lab.runs.services import ReadCounters
+from lab.stages.record import built_before
 from lab.store.model import Status, VariantRecord
-from lab.templates.launches import BuiltLaunch
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def _spread(problems: Sequence[Sequence[_Candidate]], room: int) -> list[_Candid
 def count(
     recorder: Recorder,
     cards: Cards | None,
-    experiment: Experiment,
+    context: FlowContext,
     planned: Plan,
     *,
     read: ReadCounters,
@@ -90,11 +89,12 @@ def count(
     Args:
         recorder: Where profiles go.
         cards: The GPUs; None means that nothing is read.
-        experiment: The experiment; without `profile` rules nothing is read.
+        context: The run; without `profile` rules in its experiment nothing is read.
         planned: The variants of the run, by position.
         read: Reads the counters.
     """
-    rules, store = experiment.profile, recorder.store
+    experiment, store = context.experiment, recorder.store
+    rules = experiment.profile
     if cards is None or rules is None:
         return
     wanted = chosen(store.each(), rules)
@@ -108,7 +108,7 @@ def count(
         ProfileOrder(
             job_of(
                 experiment,
-                planned[places[variant]].built(BuiltLaunch.of(record.build)),
+                built_before(experiment, planned[places[variant]], record, context.gpu),
                 store.read_file(variant, "kernel.cubin"),
             ),
             record.measurement.cache if record.measurement else "cold",

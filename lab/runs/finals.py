@@ -19,8 +19,8 @@ from lab.runs import flow
 from lab.runs.flow import FlowContext
 from lab.runs.recorder import Recorder
 from lab.runs.search import Group, Rank, leaders
+from lab.stages.record import built_before
 from lab.store.model import VariantRecord
-from lab.templates.launches import BuiltLaunch
 
 FINALISTS: Final = 5
 """Most variants of a problem in its finals."""
@@ -61,9 +61,10 @@ class _Finals:
 
     def job(self, rank: Rank, record: VariantRecord) -> Job:
         """What the GPU is asked to do with it."""
-        one = self.planned[rank.position].built(BuiltLaunch.of(record.build))
+        context = self.context
+        one = built_before(context.experiment, self.planned[rank.position], record, context.gpu)
         cubin = self.recorder.store.read_file(one.variant, "kernel.cubin")
-        return flow.job_of(self.context.experiment, one, cubin, self.context.reference)
+        return flow.job_of(context.experiment, one, cubin, context.reference)
 
     def keep(self, rank: Rank, record: VariantRecord) -> None:
         """Replace its record."""

@@ -111,7 +111,7 @@ def inspect(
         searched: Round of a search; None in a run of the whole space.
     """
     if isinstance(outcome, Built):
-        planned = planned.built(BuiltLaunch.of(outcome.build))
+        planned = records.built(context.experiment, planned, outcome.build, context.gpu)
     elif isinstance(planned.point.kernel.template, PlainTemplate):
         outcome = replace(outcome, reason=outcome.reason + _undefined(outcome.reason))
     record = records.inspected(context.experiment, planned, outcome, context.gpu, searched)

@@ -176,7 +176,7 @@ def run(
                 observer.confirming()
                 _finals(work, work.cards)
             if asked.experiment.profile:
-                count(work.recorder, work.cards, asked.experiment, work.planned, read=services.read_counters)
+                count(work.recorder, work.cards, work.context, work.planned, read=services.read_counters)
         except KeyboardInterrupt:
             interrupted = True
         facts = _final_facts(work, interrupted=interrupted)
@@ -421,7 +421,9 @@ def _sweep(work: _Work, done: Mapping[str, VariantRecord], services: Services, j
     """Take all variants to their records; of an experiment that changed, drop those that it no longer has."""
     with work.recorder, services.executor(jobs) as executor:
         if not work.context.experiment.operator.has_reference:
-            found = first_that_compiles(work.planned, executor, services.build)
+            found = first_that_compiles(
+                work.context.experiment, work.planned, executor, services.build, work.context.gpu
+            )
             work.context = replace(work.context, reference=found)
             work.recorder.note(note_of(found))
         sweep = Sweep(

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.base.executor import Executor
+from lab.experiment.model import Experiment
 from lab.experiment.variants import Planned
+from lab.measured.timing import GpuDescription
 from lab.stages.batches import BUILD_TIMEOUT_S, BuildFunction
 from lab.stages.build import Built, build_task
-from lab.templates.launches import BuiltLaunch
+from lab.stages.record import built
 
 _MOST_TRIED = 20
 """Variants that are built at most in search of one that compiles."""
@@ -31,9 +33,20 @@ class ReferenceVariant:
 
 
 def first_that_compiles(
-    planned: Sequence[Planned], executor: Executor, function: BuildFunction
+    experiment: Experiment,
+    planned: Sequence[Planned],
+    executor: Executor,
+    function: BuildFunction,
+    gpu: GpuDescription | None,
 ) -> ReferenceVariant | None:
     """Build variants one after another, until one compiles; None where none of the first does.
+
+    Args:
+        experiment: The experiment.
+        planned: Its variants.
+        executor: Where they are built.
+        function: Builds them.
+        gpu: The GPU that measures, or None.
 
     Raises:
         MissingToolError: the compiler or the disassembler cannot run here.
@@ -45,7 +58,7 @@ def first_that_compiles(
             continue
         if isinstance(outcome, Built):
             made = outcome.build
-            return ReferenceVariant(one.built(BuiltLaunch.of(made)), made.ptx, made.cubin)
+            return ReferenceVariant(built(experiment, one, made, gpu), made.ptx, made.cubin)
     return None
 
 

@@ -29,7 +29,6 @@ from lab.stages.batches import BuildFunction, BuildQueue
 from lab.stages.build import BuildFailure, Built, build, build_task
 from lab.stages.emulate import EmulationTask
 from lab.store.model import Status, VariantRecord
-from lab.templates.launches import BuiltLaunch
 
 _MOST_READY = 200
 """Variants that may wait for the GPU, or for an earlier one, before building pauses: each has its cubin in memory."""
@@ -129,7 +128,7 @@ class Sweep:
         record = store.record(planned.variant)
         if record.measurement is not None or record.status not in {Status.INSPECTED, Status.VERIFIED}:
             return None
-        built = planned.built(BuiltLaunch.of(record.build))
+        built = records.built_before(self._context.experiment, planned, record, self._context.gpu)
         return InspectedVariant(built, record, "", store.read_file(planned.variant, "kernel.cubin"), None)
 
     def _take_up(self, planned: Plan, done: Mapping[str, VariantRecord]) -> set[int]:

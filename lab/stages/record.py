@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 
 from lab.base.errors import UserError
@@ -19,8 +19,8 @@ from lab.predict.schedulers.estimate import Pace
 from lab.stages.build import BuildFailure, Built
 from lab.stages.estimate import EstimateTask
 from lab.store.model import BuildRecord, EmulationRecord, LaunchRecord, PruneRule, Status, StepRecord, VariantRecord
-from lab.templates.launches import Launch, Launches
-from lab.toolchain.base import Resources, title, warnings_in
+from lab.templates.launches import BuiltLaunch, Launch, Launches, Residency
+from lab.toolchain.base import Build, Resources, title, warnings_in
 
 
 def judged(
@@ -63,6 +63,50 @@ def pruned(record: VariantRecord, rule: PruneRule, detail: str) -> VariantRecord
     return replace(record, status=Status.PRUNED, reason=f"{rule}: {detail}", pruned_by=rule)
 
 
+def built(experiment: Experiment, planned: Planned, made: Build, gpu: GpuDescription | None) -> Planned:
+    """The variant as it is launched once it is built; `gpu` is the one that measures, or None.
+
+    Raises:
+        UserError: A grid depends on the occupancy, and is no legal grid, or the GPU's table lacks the architecture.
+    """
+    residency = _residency(experiment, planned, made.resources, gpu)
+    return _launched(planned, BuiltLaunch.of(made, residency))
+
+
+def built_before(
+    experiment: Experiment, planned: Planned, record: VariantRecord, gpu: GpuDescription | None
+) -> Planned:
+    """The variant as it is launched, from its record; see `built`."""
+    if record.build is None:
+        return planned
+    known = BuiltLaunch.of(record.build)
+    used = {step.entry: step.resources for step in record.steps if step.resources is not None}
+    if not used:
+        entries = (known.symbols.get(entry, entry) for entry in planned.launches.entries)
+        used = dict.fromkeys(entries, record.build.resources)
+    residency = _residency(experiment, planned, used, gpu)
+    return _launched(planned, replace(known, residency=residency))
+
+
+def _launched(planned: Planned, known: BuiltLaunch) -> Planned:
+    made = planned.built(known)
+    _ = made.launched  # an illegal grid is a mistake in the file, and ends the run here
+    return made
+
+
+def _residency(
+    experiment: Experiment, planned: Planned, used: Mapping[str, Resources], gpu: GpuDescription | None
+) -> Residency | None:
+    """For launches that wait for their occupancy, what decides it; else None."""
+    if not planned.launches.wait_for_occupancy:
+        return None
+    try:
+        return Residency(_target(experiment, planned.request.arch, gpu), used)
+    except UserError as error:
+        at = planned.point.kernel.template.document.at("grid")
+        raise error.placed(at, "grid") from None
+
+
 def inspected(
     experiment: Experiment,
     planned: Planned,
@@ -72,6 +116,7 @@ def inspected(
 ) -> VariantRecord:
     """The record of a variant that was built, or could not be; `searched` is the round of a search."""
     steps, main, point = planned.launched.steps, planned.launched.main, planned.point
+    waits = planned.launched.wait_for_occupancy  # a build that failed has no occupancy
     needed = experiment.operator.for_parameters(point.problem.values, point.parameters)
     record = VariantRecord(
         variant=planned.variant,
@@ -90,8 +135,8 @@ def inspected(
         merit=experiment.operator.merit,
         declared_rate=experiment.operator.declared_rate(needed),
         declared_figures=experiment.operator.declared_figures(needed),
-        launch=_geometry(main) if main else None,
-        steps=tuple(StepRecord(s.entry, _geometry(s), s.bytes_moved) for s in steps) if len(steps) > 1 else (),
+        launch=_geometry(main) if main and not waits else None,
+        steps=tuple(map(_step, steps)) if len(steps) > 1 and not waits else (),
         round=searched,
         mappings=planned.instance.template.mappings,
         accesses=planned.instance.predictions,
@@ -170,6 +215,10 @@ def _before_seconds(launches: Launches, gpu: Gpu) -> float:
 
 def _geometry(launch: Launch) -> LaunchRecord:
     return LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes)
+
+
+def _step(launch: Launch) -> StepRecord:
+    return StepRecord(launch.entry, _geometry(launch), launch.bytes_moved)
 
 
 def _largest(used: Sequence[Resources]) -> Resources:

@@ -6,18 +6,36 @@ workspace. `lab.templates.sequence` has the rules by which templates and librari
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 import numpy as np
 
 from lab.base.elements import ELEMENT_BYTES
+from lab.hardware.gpus import Gpu
+from lab.hardware.occupancy import ResourceUse, occupancy
 from lab.hardware.tensormaps import TensorMap
 from lab.operators.base import STORED_AS, Array, Inputs
 
 NULL = "null*"
 """Type of an argument that the compiler adds, and that gets a null pointer."""
+
+
+RESIDENT_BLOCKS: Final = "resident_blocks"
+"""What grids call the blocks of their kernel that the GPU holds at once."""
+
+
+class ResidentGrid(Protocol):
+    """A grid that depends on how many blocks the GPU holds at once."""
+
+    def of(self, resident: int) -> tuple[int, int, int]:
+        """Return the grid.
+
+        Raises:
+            UserError: It is no legal grid.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +44,7 @@ class Launch:
 
     Attributes:
         entry: Symbol of the entry point.
-        grid: Blocks in x, y, z.
+        grid: Blocks in x, y, z; of one block as long as `resident_grid` waits for the build.
         block: Threads in x, y, z.
         dynamic_shared_bytes: Dynamic shared memory of a block.
         arguments: Names of the operator's scalars and arrays, of workspace buffers and of tensor maps, with their
@@ -35,6 +53,7 @@ class Launch:
         bytes_moved: Least bytes that this launch moves through DRAM, as the template declares it; None where it
             does not.
         main: Of a sequence, the launch that does all of the problem's operations.
+        resident_grid: The grid, where it depends on the compiled kernel's occupancy; None once that is known.
     """
 
     entry: str
@@ -44,6 +63,7 @@ class Launch:
     arguments: tuple[tuple[str, str], ...]
     bytes_moved: int | None = None
     main: bool = False
+    resident_grid: ResidentGrid | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +112,28 @@ class ConstantValue:
 
 
 @dataclass(frozen=True, slots=True)
+class Residency:
+    """A GPU, and what a build's kernels take of it.
+
+    Attributes:
+        gpu: The GPU.
+        resources: What each kernel uses, by its symbol.
+    """
+
+    gpu: Gpu
+    resources: Mapping[str, ResourceUse]
+
+    def blocks(self, launch: Launch) -> int:
+        """Return how many blocks of a launch the GPU holds at once: SMs x occupancy; 1 where it cannot hold any.
+
+        The launch is as it takes place: with the kernel's symbol, all threads, and all dynamic shared memory.
+        """
+        architecture, use, threads = self.gpu.architecture, self.resources[launch.entry], math.prod(launch.block)
+        held = occupancy(architecture, use, threads, launch.dynamic_shared_bytes).blocks_per_sm
+        return max(1, held * self.gpu.sms)
+
+
+@dataclass(frozen=True, slots=True)
 class BuiltLaunch:
     """What is known of a variant's launches once it is built.
 
@@ -101,15 +143,17 @@ class BuiltLaunch:
         decided: What the compiler decides: `threads` of a block, `dynamic_shared_bytes` of it, `cluster`, the blocks
             that share the work of one block of the declared grid, and `hidden_pointers`, arguments behind the kernel's
             own. Empty where it leaves all of that to the program, as CUDA's compilers do.
+        residency: For grids that depend on it; None where no grid does.
     """
 
     symbols: Mapping[str, str] = field(default_factory=dict)
     decided: Mapping[str, int] = field(default_factory=dict)
+    residency: Residency | None = None
 
     @classmethod
-    def of(cls, made: _Made | None) -> Self:
+    def of(cls, made: _Made | None, residency: Residency | None = None) -> Self:
         """Return what a build, or the record of one, says; without one, nothing is known."""
-        return cls() if made is None else cls(dict(made.symbols), dict(made.launch))
+        return cls() if made is None else cls(dict(made.symbols), dict(made.launch), residency)
 
     @property
     def hidden(self) -> tuple[tuple[str, str], ...]:
@@ -117,16 +161,25 @@ class BuiltLaunch:
         return tuple((f"hidden {i}", NULL) for i in range(self.decided.get("hidden_pointers", 0)))
 
     def of_launch(self, launch: Launch) -> Launch:
-        """Return a launch as it takes place."""
-        threads, (x, y, z) = self.decided.get("threads"), launch.grid
-        return replace(
+        """Return a launch as it takes place.
+
+        Raises:
+            UserError: Its grid depends on the occupancy, and is no legal grid.
+        """
+        threads, cluster = self.decided.get("threads"), self.decided.get("cluster", 1)
+        made = replace(
             launch,
             entry=self.symbols.get(launch.entry, launch.entry),
-            grid=(x * self.decided.get("cluster", 1), y, z),
             block=launch.block if threads is None else (threads, 1, 1),
             dynamic_shared_bytes=self.decided.get("dynamic_shared_bytes", launch.dynamic_shared_bytes),
             arguments=(*launch.arguments, *self.hidden),
         )
+        if launch.resident_grid is not None and self.residency is not None:
+            # a declared grid counts clusters where the compiler makes them
+            grid = launch.resident_grid.of(max(1, self.residency.blocks(made) // cluster))
+            made = replace(made, grid=grid, resident_grid=None)
+        x, y, z = made.grid
+        return replace(made, grid=(x * cluster, y, z))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +204,11 @@ class Launches:
         return tuple(dict.fromkeys(step.entry for step in self.steps))
 
     def built(self, known: BuiltLaunch) -> Launches:
-        """Return the launches as they take place once the variant is built, which may lack a constant."""
+        """Return the launches as they take place once the variant is built, which may lack a constant.
+
+        Raises:
+            UserError: A grid depends on the occupancy, and is no legal grid.
+        """
         return replace(
             self,
             steps=tuple(known.of_launch(one) for one in self.steps),
@@ -159,6 +216,11 @@ class Launches:
                 replace(one, symbol=known.symbols[one.name]) for one in self.constants if one.name in known.symbols
             ),
         )
+
+    @property
+    def wait_for_occupancy(self) -> bool:
+        """Whether a grid depends on the occupancy, which is not known yet."""
+        return any(step.resident_grid is not None for step in self.steps)
 
     @property
     def main(self) -> Launch | None:

@@ -9,6 +9,8 @@ A front matter or a library declares launches and scratch buffers with expressio
   too may decide that, never a size of the problem.
 - A workspace buffer holds NaN bytes (0xFF) when the variant's data is uploaded, and afterwards whatever the last launch
   left there; one declared with `zero` is set to zero bytes before every sequence, and that memset is timed.
+- A grid may name `resident_blocks`, the blocks of its kernel that the GPU holds at once; it is made once the kernel is
+  built.
 - A name among the arguments may be an expression in braces: each word of its value names one argument.
 """
 
@@ -26,7 +28,7 @@ from lab.base.expressions import Scalar, evaluate, names_in
 from lab.base.structures import is_structure, members_of, structure_of
 from lab.base.yamlfile import Key, dotted
 from lab.templates.front_matter import FrontMatter
-from lab.templates.launches import Launch, Launches, Workspace
+from lab.templates.launches import RESIDENT_BLOCKS, Launch, Launches, Workspace
 
 _MOST_GRID = (2**31 - 1, 65535, 65535)
 _MOST_BLOCK = (1024, 1024, 64)
@@ -263,7 +265,8 @@ def _takes_place(launch: DeclaredLaunch, scope: Scope) -> bool:
 
 
 def _launch(one: DeclaredLaunch, scope: Scope) -> Launch:
-    grid = _legal(xyz(one.grid, 1), (*one.path, "grid"), _MOST_GRID, scope)
+    sizes, path = xyz(one.grid, 1), (*one.path, "grid")
+    waits = any(_names_residents(size, path, scope) for size in sizes)
     block = _legal(xyz(one.block, 1), (*one.path, "block"), _MOST_BLOCK, scope)
     if math.prod(block) > _MOST_THREADS:
         accepted = f"at most {_MOST_THREADS} threads"
@@ -276,13 +279,41 @@ def _launch(one: DeclaredLaunch, scope: Scope) -> Launch:
     moved = one.bytes_moved
     return Launch(
         scope.filled(one.entry, (*one.path, "kernel")),
-        grid,
+        (1, 1, 1) if waits else _legal(sizes, path, _MOST_GRID, scope),
         block,
         scope.size(one.shared_bytes, (*one.path, "shared_bytes"), most=_MOST_SHARED),
         arguments,
         None if moved is None else scope.size(moved, (*one.path, "bytes_moved"), most=2**63 - 1),
         one.main,
+        _ResidentGrid(sizes, path, scope) if waits else None,
     )
+
+
+def _names_residents(size: Expression, path: Key, scope: Scope) -> bool:
+    """Whether a size of a grid names the blocks that the GPU holds; a problem or a parameter may have that name."""
+    if not isinstance(size, str) or RESIDENT_BLOCKS not in size or RESIDENT_BLOCKS in scope.names:
+        return False
+    return RESIDENT_BLOCKS in names_in(size, at=scope.at(path), key=dotted(path))
+
+
+@dataclass(frozen=True, slots=True)
+class _ResidentGrid:
+    """A grid whose expressions name the blocks that the GPU holds at once.
+
+    Attributes:
+        sizes: Expressions for x, y and z.
+        path: Where they stand in the declaration.
+        scope: What they are evaluated with besides.
+    """
+
+    sizes: tuple[Expression, Expression, Expression]
+    path: Key
+    scope: Scope
+
+    def of(self, resident: int) -> tuple[int, int, int]:
+        """Return the grid; see `lab.templates.launches.ResidentGrid`."""
+        scope = replace(self.scope, names={**self.scope.names, RESIDENT_BLOCKS: resident})
+        return _legal(self.sizes, self.path, _MOST_GRID, scope)
 
 
 def _legal(

@@ -69,6 +69,22 @@ class FakeTorch(types.ModuleType):
         y = e / e.sum(axis=axis, keepdims=True)
         out[...] = from_float32(y) if x.dtype == np.uint16 else y
 
+    def amax(self, x, axis, *, keepdim):
+        self._may_fail()
+        return x.max(axis, keepdims=keepdim)
+
+    def sub(self, left, right):
+        return left - right
+
+    def exp(self, x):
+        return np.exp(x)
+
+    def sum(self, x, axis, *, keepdim):
+        return x.sum(axis, keepdims=keepdim)
+
+    def div(self, left, right, out):
+        out[...] = left / right
+
     def _may_fail(self):
         if self.fails:
             raise RuntimeError("CUDA out of memory")

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from lab.templates.launches import NULL, BuiltLaunch, Launch, Launches, Workspace
+from lab.hardware.gpus import gpu_for
+from lab.templates.launches import NULL, BuiltLaunch, Launch, Launches, Residency, Workspace
+from lab.toolchain.base import Resources
 
 
 def launch(entry: str, *, moved: int | None = None, main: bool = False) -> Launch:
@@ -44,6 +46,44 @@ def test_a_build_decides_what_triton_leaves_to_it() -> None:
     declared = Launch("k", (5, 3, 1), (128, 1, 1), 0, (("A", "float32*"),))
     (step,) = Launches((declared,)).built(BuiltLaunch(decided=decided)).steps
     assert step == Launch("k", (10, 3, 1), (256, 1, 1), 4096, (("A", "float32*"), ("hidden 0", NULL)))
+
+
+class Residents:
+    """A grid of as many blocks as are resident, at most 1000."""
+
+    def of(self, resident: int) -> tuple[int, int, int]:
+        return min(resident, 1000), 1, 1
+
+
+WAITING = Launch("k", (1, 1, 1), (256, 1, 1), 0, (), resident_grid=Residents())
+
+
+@pytest.mark.parametrize(
+    ("registers", "static", "decided", "blocks"),
+    [
+        (32, 0, {}, 8 * 132),  # 64 warps
+        (64, 0, {}, 4 * 132),  # 65,536 registers
+        (32, 50_000, {}, 4 * 132),  # 228 KiB of shared memory
+        (32, 0, {"dynamic_shared_bytes": 100_000}, 2 * 132),
+        (32, 0, {"threads": 1024}, 2 * 132),
+        (32, 0, {"dynamic_shared_bytes": 300_000}, 1),  # cannot be launched, and says so when it is
+    ],
+)
+def test_a_grid_of_resident_blocks_follows_the_build(registers, static, decided, blocks) -> None:
+    waiting = Launches((WAITING,))
+    assert waiting.wait_for_occupancy
+    use = Resources(registers, 0, 0, 0, static, 0, 1)
+    known = BuiltLaunch({"k": "symbol"}, decided, Residency(gpu_for("H200"), {"symbol": use}))
+    made = waiting.built(known)
+    assert made.steps[0].grid == (min(blocks, 1000), 1, 1)
+    assert not made.wait_for_occupancy
+
+
+def test_of_clusters_a_grid_counts_those_that_are_resident() -> None:
+    use = Resources(32, 0, 0, 0, 0, 0, 1)
+    known = BuiltLaunch({}, {"cluster": 4, "threads": 512}, Residency(gpu_for("H200"), {"k": use}))
+    (step,) = Launches((WAITING,)).built(known).steps
+    assert step.grid == (4 * 132, 1, 1)
 
 
 def test_nothing_is_known_without_a_build() -> None:

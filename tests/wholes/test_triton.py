@@ -12,11 +12,14 @@ from lab.experiment.load import from_text
 from lab.experiment.space import expand
 from lab.experiment.variants import plan
 from lab.gpu.device.arguments import marshal
+from lab.hardware.gpus import gpu_for
+from lab.hardware.occupancy import occupancy
 from lab.operators.builtin import operator
 from lab.runs import flow
 from lab.runs.flow import FlowContext
 from lab.stages.build import Built, build, build_task
 from lab.stages.emulate import emulate
+from lab.stages.record import built_before
 from lab.store.codec import VARIANT, record_to_text
 from lab.templates.launches import BuiltLaunch
 from lab.toolchain.base import CompileRequest
@@ -135,6 +138,20 @@ def test_a_record_knows_how_its_variant_is_launched(read, compiler):
     inputs = computed.inputs(computed.restored(job.problem), 0)
     codes, values = marshal(job.launches.steps[0].arguments, inputs, {"out": 512, "x": 1024})
     assert (codes, values) == ("PPiPP", (512, 1024, 10_000, 0, 0))
+
+
+def test_programs_as_many_as_the_gpu_holds(read, compiler):
+    experiment = read(FILE.replace("ceil_div(n, BLOCK)", "min(ceil_div(n, BLOCK), resident_blocks // 250)"))
+    context, variant, outcome = inspected(experiment, compiler)
+    launched = outcome.build.launch
+    use, threads = outcome.build.resources["add"], launched["threads"]
+    held = occupancy(gpu_for("sm_90").architecture, use, threads, launched["dynamic_shared_bytes"]).blocks_per_sm
+    assert variant.planned.launched.steps[0].grid == (held * 132 // 250, 1, 1)
+    assert 1 < held * 132 // 250 < 40
+    assert flow.emulation_task(context, variant).launches.steps[0].grid == (4, 1, 1)
+    (planned,) = plan(experiment, expand(experiment).points, [compiler], ["sm_90"])
+    resumed = built_before(experiment, planned, variant.record, None)
+    assert resumed.launched == variant.planned.launched
 
 
 def test_machine_code_with_other_arguments_is_a_mistake(read):

@@ -57,6 +57,48 @@ def torch_baseline(problem: SoftmaxProblem, pointers: Mapping[str, int], stream:
     return Baseline("torch", f"torch {torch.__version__}", "torch.softmax", "", launch)
 
 
+def naive_elements(m: int, n: int) -> int:
+    """Count the elements that five operations on m rows of n read and write: 8mn + 4m.
+
+    Maximum: mn read, m written. Difference: mn + m, mn. Exponential: mn, mn. Sum: mn, m. Quotient: mn + m, mn.
+    """
+    return 8 * m * n + 4 * m
+
+
+def naive_baseline(problem: SoftmaxProblem, pointers: Mapping[str, int], stream: int) -> Baseline:
+    """Compute a float32 softmax by five of PyTorch's operations: maximum, difference, exponential, sum, quotient.
+
+    Args:
+        problem: The softmax.
+        pointers: Device addresses of X and Y.
+        stream: CUstream as an integer.
+
+    Raises:
+        BaselineMissingError: PyTorch is not installed, finds no GPU, or cannot compute it, or elements are of 16 bits,
+            to which PyTorch would round every intermediate result.
+    """
+    torch = torch_with_cuda()
+    if problem.dtype != "float32":
+        raise BaselineMissingError(f"the baseline torch-naive computes float32, not {problem.dtype}")
+    x, y = (_tensor(torch, pointers[n], problem, stride) for n, stride in (("X", problem.ldx), ("Y", problem.ldy)))
+    own = torch.cuda.ExternalStream(stream)
+
+    def launch() -> None:
+        with torch.cuda.stream(own):
+            powers = torch.exp(torch.sub(x, torch.amax(x, 1, keepdim=True)))
+            torch.div(powers, torch.sum(powers, 1, keepdim=True), out=y)
+
+    try:
+        launch()
+    except (RuntimeError, TypeError) as error:
+        raise BaselineMissingError(f"torch's operations fail: {error}") from error
+    own.synchronize()
+    moved = 4 * naive_elements(problem.m, problem.n)
+    return Baseline(
+        "torch-naive", f"torch {torch.__version__}", "", f"five operations, which move {moved} bytes", launch
+    )
+
+
 def triton_baseline(
     problem: SoftmaxProblem, pointers: Mapping[str, int], stream: int, timed: Callable[[Enqueue], float]
 ) -> Baseline:

@@ -10,7 +10,7 @@ import pytest
 from fake_torch import FakeTorch
 
 from lab.gpu.baselines import softmax
-from lab.gpu.baselines.softmax import torch_baseline, triton_baseline, warp_counts
+from lab.gpu.baselines.softmax import naive_baseline, naive_elements, torch_baseline, triton_baseline, warp_counts
 from lab.gpu.device.backend import BaselineMissingError
 from lab.operators.builtin import operator
 
@@ -45,6 +45,31 @@ def test_a_torch_that_fails_is_a_missing_baseline(torch):
     problem, _, pointers = loaded()
     with pytest.raises(BaselineMissingError, match=r"torch\.softmax fails: CUDA out of memory"):
         torch_baseline(problem, pointers, 0)
+
+
+def test_five_operations_compute_the_operator_too(torch):
+    problem, inputs, pointers = loaded()
+    baseline = naive_baseline(problem, pointers, 42)
+    assert (baseline.name, baseline.note) == ("torch-naive", "five operations, which move 1520 bytes")
+    assert torch.streams == [42]
+    error, tolerance, worst = SOFTMAX.verify(problem, SOFTMAX.reference(problem, inputs), inputs.arrays)
+    assert error <= tolerance, worst
+
+
+def test_five_operations_move_8mn_and_4m_elements():
+    m, n = 5, 9
+    steps = [(m * n, m), (m * n + m, m * n), (m * n, m * n), (m * n, m), (m * n + m, m * n)]
+    assert naive_elements(m, n) == sum(map(sum, steps))
+
+
+def test_five_operations_are_for_single_precision_and_may_fail(torch):
+    problem, _, pointers = loaded(dtype="float16")
+    with pytest.raises(BaselineMissingError, match="torch-naive computes float32, not float16"):
+        naive_baseline(problem, pointers, 0)
+    torch.fails = True
+    problem, _, pointers = loaded()
+    with pytest.raises(BaselineMissingError, match="torch's operations fail: CUDA out of memory"):
+        naive_baseline(problem, pointers, 0)
 
 
 class Kernel:
