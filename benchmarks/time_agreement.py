@@ -16,7 +16,8 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
-from score_agreement import LATER, OWN, REPORTS, correlation, scored_records  # the module beside this one
+from recorded_space import FOLDER, read  # the modules beside this one
+from score_agreement import LATER, OWN, REPORTS, correlation, scored_records
 
 from lab.store import published
 from lab.store.estimates import COUNTS, SWEEP_ERROR, TimeEstimate, cannot_tell, estimates
@@ -38,6 +39,8 @@ SCHEDULERS = (
     "fma_ceiling", "gemm_best", "gemm_bulk", "gemm_ladder", "gemm_odd", "gemm_small", "gemm_techniques", "gemm_unroll",
     "gemm_winners",
 )  # fmt: skip
+BLIND = ("convolution", "interactions")
+"""Spaces whose times nobody looked at while the model was made."""
 ENOUGH = 0.95
 """Share of the fastest variant's throughput that a first pick should reach."""
 _FEWEST = 5
@@ -239,6 +242,28 @@ def blind(page: Path) -> str:
     return "\n".join(lines)
 
 
+def spaces() -> str:
+    """The spaces of benchmarks/spaces, whose every variant was measured, against the estimates in their files."""
+    lines = [
+        "| space | variants | median error | p90 | bias | rank | first pick reaches | the median variant |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    kept_spaces = sorted(map(read, FOLDER.glob("*.json.gz")), key=lambda kept: (kept.name not in BLIND, kept.name))
+    for kept in kept_spaces:
+        timed = [one for one in kept.variants if one.ms is not None]
+        kind = "estimate" if all("estimate" in one.estimates for one in timed) else "score"
+        pairs = [(one.estimates[kind], one.ms) for one in timed if kind in one.estimates and one.ms is not None]
+        ratios = [estimate / ms for estimate, ms in pairs]
+        errors = [abs(ratio - 1) for ratio in ratios]
+        picked, middle = min(pairs)[1], np.median([ms for _, ms in pairs])
+        lines.append(
+            f"| [{kept.name}](../experiments/spaces/{kept.name}.yaml) | {len(pairs)} | {np.median(errors):.1%} | "
+            f"{np.quantile(errors, 0.9):.0%} | {np.median(ratios) - 1:+.1%} | {correlation(pairs) or 0:.2f} | "
+            f"{kept.best_ms / picked:.1%} | {kept.best_ms / middle:.1%} |"
+        )
+    return "\n".join(lines)
+
+
 def _errors(rows: Sequence[tuple[float, bool]]) -> str:
     """Variants, median error, bias and how many lie in their intervals; rows are (estimate over measured, within)."""
     ratios = [ratio for ratio, _ in rows]
@@ -249,6 +274,7 @@ def _errors(rows: Sequence[tuple[float, bool]]) -> str:
 def main() -> None:
     """Print the tables."""
     print(lists())
+    print(f"\n{spaces()}")
     for page in PREDICTED:
         print(f"\n{blind(page)}")
     for names in (TUNED, KNOWN, UNSEEN):
