@@ -30,6 +30,8 @@ from lab.tuning.file.sizes import Sizes, read
 from lab.tuning.product import product
 
 _MOST_COMBINATIONS = 200_000
+_PRECISIONS = {"S": "float32", "H": "float16", "B": "bfloat16", "D": "float64", "C": "complex64", "Z": "complex128"}
+_TUNED = "S"
 
 
 @dataclass(frozen=True)
@@ -198,15 +200,24 @@ def problem_type(model: ProblemModel, document: Document, place: Key) -> Problem
     C's indices are 0 (rows) and 1 (columns), 2 is summed over; the first index of a matrix is the contiguous one.
 
     Raises:
-        UserError: the indices are those of a batch, or of no product of two matrices.
+        UserError: the precision is not tuned, or the indices are those of a batch, or of no product of two matrices.
     """
+    if model.Precision != _TUNED:
+        raise UserError(
+            "kernels of this precision are not tuned: checks and timing of `lab tune` are those of float32",
+            at=document.at(*place, "Precision"),
+            key=yamlfile.dotted((*place, "Precision")),
+            found=f"{model.Precision} ({_PRECISIONS[model.Precision]})",
+            accepted="S (float32); an experiment of `lab run` of products and contractions has dtype: float64",
+        )
     if model.NumIndicesC != 2 or len(model.IndexAssignmentsA) > 2 or len(model.IndexAssignmentsB) > 2:  # noqa: PLR2004
         raise UserError(
             "only products of two matrices without batch indices can be tuned",
             at=document.at(*place, "NumIndicesC"),
             key=yamlfile.dotted((*place, "NumIndicesC")),
             found=f"NumIndicesC {model.NumIndicesC}, A {model.IndexAssignmentsA}, B {model.IndexAssignmentsB}",
-            accepted="NumIndicesC: 2, and two indices for each of A and B",
+            accepted="NumIndicesC: 2, and two indices for each of A and B; an experiment of `lab run` with "
+            "operator: contraction takes all indices",
         )
     letters = ""
     for side, given, layouts in (
@@ -226,7 +237,7 @@ def problem_type(model: ProblemModel, document: Document, place: Key) -> Problem
                 accepted=accepted,
             )
         letters += letter
-    return ProblemType("float32", letters)
+    return ProblemType(_PRECISIONS[model.Precision], letters)
 
 
 def _group(i: int, raw: TuningFile, document: Document) -> Group:

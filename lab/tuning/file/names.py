@@ -1,13 +1,15 @@
 """Tensile's names for a template's parameters: ``ThreadTile: [8, 4]`` is thread_tile_0: 8 and thread_tile_1: 4.
 
-A parameter may be named as the template spells it or in Tensile's way, with a capital in each word. WorkGroup and
-ThreadTile stand for several parameters each. DepthU stands for LoopUnroll times LocalSplitU.
+A parameter may be named as the template spells it, in Tensile's way, with a capital in each word, or by those capitals.
+WorkGroup and ThreadTile stand for several parameters each. DepthU stands for LoopUnroll times LocalSplitU. A name of
+Tensile's paper that no parameter can have is refused, and the error says what serves instead.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar
@@ -19,6 +21,46 @@ _PARTS = {
     "thread_tile": ("thread_tile_0", "thread_tile_1"),
 }
 _DEPTH, _UNROLL, _SPLIT = "depth_u", "loop_unroll", "local_split_u"
+_SAME = {"split_u": _SPLIT}
+_BOTH = {"num_loads_coalesced": ("num_loads_coalesced_a", "num_loads_coalesced_b")}
+_ROUND_ROBIN = "global_split_u_work_group_mapping_round_robin"
+_WORDS: Mapping[str, Mapping[str, Mapping[str, Scalar]]] = {
+    "global_split_u_work_group_map": {"RoundRobin": {_ROUND_ROBIN: True}, "Contiguous": {_ROUND_ROBIN: False}},
+    "kernel_language": {"Source": {}},
+}
+_NO_ASSEMBLY = "Source: kernels are CUDA C++, and ptxas allots registers and orders instructions"
+
+
+@dataclass(frozen=True)
+class _Refused:
+    """A name of the paper that no parameter can have.
+
+    Attributes:
+        beside: A parameter of the templates that have what the name means.
+        because: Why it cannot be set.
+        instead: What serves instead.
+    """
+
+    beside: str
+    because: str
+    instead: str
+
+
+_REFUSED = {
+    "macro_tile": _Refused(
+        "thread_tile_0",
+        "it is the product of WorkGroup and ThreadTile",
+        "WorkGroup and ThreadTile; MacroTile in JoinParameters; macro_tile_0 and macro_tile_1 in constraints",
+    )
+} | {
+    f"global_read_coalesce_{what.lower()}": _Refused(
+        f"global_read_coalesce_{what.lower()}_a",
+        "A and B have one each, and only an operand that is transposed on its way into shared memory has the choice",
+        f"GlobalReadCoalesce{what}A where IndexAssignmentsA is [2, 0], "
+        f"GlobalReadCoalesce{what}B where IndexAssignmentsB is [2, 1]",
+    )
+    for what in ("Group", "Vector")
+}
 
 Given = Mapping[str, Scalar]
 """Parameters by the template's names; depth_u may be given in place of loop_unroll."""
@@ -30,12 +72,25 @@ def snake(name: str) -> str:
     return "_".join(word.lower() for word in words) if name[:1].isupper() else name
 
 
+def spelled(name: str, known: Iterable[str]) -> str:
+    """Return the known name that is meant: by itself, in Tensile's form, or by its capitals, GSU for global_split_u.
+
+    A name that means none of them is returned in the template's form.
+    """
+    names, plain = set(known), snake(name)
+    plain = _SAME.get(plain, plain)
+    if plain in names or not name.isupper():
+        return plain
+    meant = [one for one in names if "".join(word[0] for word in one.split("_") if word).upper() == name]
+    return _SAME.get(meant[0], meant[0]) if len(meant) == 1 else plain
+
+
 def assigned(template: Template, name: str, value: object, at: Location, key: str) -> dict[str, Scalar]:
     """Return the parameters that one value of one name sets.
 
     Args:
         template: The template.
-        name: A parameter in either spelling, or a name for several.
+        name: A parameter in any spelling, or a name for several.
         value: Its value; for several parameters a list.
         at: Place in the file, for errors.
         key: Dotted path in the file, for errors.
@@ -43,7 +98,8 @@ def assigned(template: Template, name: str, value: object, at: Location, key: st
     Raises:
         UserError: the template has no such parameter, or does not accept the value.
     """
-    plain, declared = snake(name), template.declares.parameters
+    declared = template.declares.parameters
+    plain = spelled(name, {*declared, *_PARTS, *_BOTH, *_WORDS, *_REFUSED, *_SAME, _DEPTH})
     parts = _PARTS.get(plain, ())
     if parts and all(part in declared for part in parts):
         numbers = value if isinstance(value, list) else [value]
@@ -56,8 +112,17 @@ def assigned(template: Template, name: str, value: object, at: Location, key: st
             accepted = "an integer of at least 1; LoopUnroll becomes DepthU / LocalSplitU"
             raise UserError(f"{name} does not accept this value", at=at, key=key, found=value, accepted=accepted)
         return {_DEPTH: value}
+    elif plain in _WORDS and all(one in declared for sets in _WORDS[plain].values() for one in sets):
+        return _by_word(name, _WORDS[plain], value, at, key)
+    elif plain in _BOTH and all(one in declared for one in _BOTH[plain]):
+        pairs = dict.fromkeys(_BOTH[plain], value)
     elif plain in declared:
         pairs = {plain: value}
+    elif plain in _REFUSED and _REFUSED[plain].beside in declared:
+        refused = _REFUSED[plain]
+        raise UserError(
+            f"{_camel(plain)} cannot be set: {refused.because}", at=at, key=key, found=value, accepted=refused.instead
+        )
     else:
         known = [*declared, *(_camel(whole) for whole, ones in _PARTS.items() if ones[0] in declared)]
         raise UserError(
@@ -75,6 +140,15 @@ def assigned(template: Template, name: str, value: object, at: Location, key: st
                 f"{part} ({what}) does not accept this value", at=at, key=key, found=one, accepted=accepted_here
             )
     return pairs
+
+
+def _by_word(
+    name: str, words: Mapping[str, Mapping[str, Scalar]], value: object, at: Location, key: str
+) -> dict[str, Scalar]:
+    if not isinstance(value, str) or value not in words:
+        accepted = _NO_ASSEMBLY if value == "Assembly" else list(words)
+        raise UserError(f"{name} does not accept this value", at=at, key=key, found=value, accepted=accepted)
+    return dict(words[value])
 
 
 def merged(given: Given, more: Given) -> dict[str, Scalar]:
@@ -108,7 +182,8 @@ def shown(value: object) -> str:
 
 def joined(name: str, names: Mapping[str, object]) -> str | None:
     """Return the value of a parameter or derived name, parts joined: 128x64 for MacroTile; None for unknown names."""
-    plain = snake(name)
+    stems = {key[:-2] for key in names if key.endswith("_0")}
+    plain = spelled(name, {*names, *stems, *_PARTS})
     parts = _PARTS.get(plain) or tuple(part for part in (f"{plain}_0", f"{plain}_1") if part in names)
     if parts and all(part in names for part in parts):
         return "x".join(str(names[part]) for part in parts)

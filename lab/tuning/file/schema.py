@@ -19,7 +19,9 @@ Three = Annotated[list[SizeRange], Field(min_length=3, max_length=3)]
 class ProblemModel(Strict):
     """The problem type in Tensile's terms: which indices of A and B belong to C, and which are summed over."""
 
-    Precision: Literal["S"] = Field("S", description="S: float32")
+    Precision: Literal["S", "H", "B", "D", "C", "Z"] = Field(
+        "S", description="S: float32, the only one whose kernels are tuned; the paper's others are refused"
+    )
     IndexAssignmentsA: list[int] = Field(
         default_factory=lambda: [0, 2], description="[0, 2]: A is m x k; [2, 0]: k x m"
     )

@@ -63,7 +63,8 @@ def test_the_last_value_varies_fastest(tmp_path):
         ("ForkParametres: {}", 6, "unknown key"),
         ("problem: {NumIndicesC: 3, IndexAssignmentsA: [0, 3, 2], IndexAssignmentsB: [1, 3, 2]}", 6, "without batch"),
         ("problem: {IndexAssignmentsA: [1, 2]}", 6, "not the indices of A"),
-        ("problem: {Precision: H}", 6, "wrong value"),
+        ("problem: {Precision: X}", 6, "wrong value"),
+        *((f"problem: {{Precision: {one}}}", 6, "precision are not tuned") for one in "HBDCZ"),
         ("single_tuned: {VectorWidth: 3}", 6, r"vector_width \(.*\) does not accept"),
     ],
 )

@@ -30,7 +30,7 @@ def test_a_file_of_one_group_has_defaults_for_the_rest() -> None:
         ({"baselines": ["torch"]}, "baselines"),
         ({"seed": -1}, "seed"),
         ({"seed": "0"}, "seed"),
-        ({"problem": {"Precision": "D"}}, "problem"),
+        ({"problem": {"Precision": "X"}}, "problem"),
         ({"timing": {"samples": 0}}, "timing"),
         ({"timing": {"cache": "hot"}}, "timing"),
         ({"halving": {"coarse": 0}}, "halving"),
