@@ -121,9 +121,10 @@ before these estimates were made; the others' were seen while the search was.
 
 convolution is the worst: its unrolled variants are one basic block of up to 7,000 instructions. What they read was not
 traced, since that block alone was more work than a trace may cost, so that every load was taken to come from DRAM; and
-what ptxas spills was not charged beyond its latency (up to 9 KB a thread, 13 times too fast). Both are charged since.
-Code of 32 KB without a loop runs at a quarter of the issue slots, three times slower than estimated, which looks like
-instruction fetch; no microbenchmark measures that yet.
+what ptxas spills was not charged beyond its latency (up to 9 KB a thread, 13 times too fast). Both are charged since,
+which makes its p90 56 % and its rank 0.54; the table has the estimates before. Code of 32 KB without a loop runs at a
+quarter of the issue slots, three times slower than estimated, which looks like instruction fetch; no microbenchmark
+measures that yet.
 
 What is estimated of fifteen more kernels of experiments/others is committed in
 [benchmarks/predicted_15.md](../benchmarks/predicted_15.md); no GPU has run them yet.
