@@ -24,7 +24,7 @@ from lab.base.warp import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.hardware.calibration import known_gpu
 from lab.hardware.gpus import Gpu
-from lab.isa.mix import ANCHORS, KernelMix
+from lab.isa.mix import KernelMix
 from lab.isa.model import InstructionClass as C
 from lab.measured.timing import Merit
 from lab.predict.bounds import Prediction
@@ -33,6 +33,7 @@ from lab.store.caches import Residence, fetched
 from lab.store.chains import Scaling, counterpart, local_requests, warp_chain, warps_of
 from lab.store.codec import uncollected
 from lab.store.database import Store
+from lab.store.expansion import AS_PTX, Expansions, expansions, hot_passes
 from lab.store.growth import declared, works
 from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, VariantRecord
 from lab.toolchain.base import Resources
@@ -199,29 +200,32 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
     outside = blocks if persistent or record.merit is Merit.TFLOPS else max(blocks, work / growth)
     outside = inside if looped is None else outside
 
-    def scaled(whole: float, part: float) -> float:
-        return outside * whole + (inside - outside) * part
+    def scaled(whole: float, part: float, made: Expansions = AS_PTX) -> float:
+        return outside * made.outside * (whole - part) + inside * made.inside * part
 
-    def traffic(keys: tuple[str, ...], figure: str) -> float:
+    def traffic(keys: tuple[str, ...], figure: str, made: Expansions = AS_PTX) -> float:
         return sum(
-            scaled(getattr(executed.memory.get(key, _NONE), figure), getattr(within.memory.get(key, _NONE), figure))
+            scaled(
+                getattr(executed.memory.get(key, _NONE), figure), getattr(within.memory.get(key, _NONE), figure), made
+            )
             for key in keys
         )
 
     within = looped or _NOTHING
+    passes = hot_passes(step.ptx, step.small, within) * inside / outside
     threads = math.prod(step.launch.block)
     stored = kept * traffic(("global.store",), "sectors")
-    grown_by = expansion(step.ptx, step.sass)
     sectors, reuse = traffic(_LOADS, "sectors"), step.small.reuse
     residence = _residence(record, step, inside / blocks)
-    by_class: dict[str, float] = {cls: expansion(step.ptx, step.sass, cls) for cls in _MERGED}
+    by_class: dict[str, Expansions] = {cls: expansions(step.ptx, step.sass, passes, cls) for cls in _MERGED}
+    shared = by_class[C.LD_SHARED]
     return LaunchWork(
         blocks=math.prod(step.launch.grid),
         warps_per_block=-(-threads // WARP_SIZE),
         blocks_per_sm=step.prediction.blocks_per_sm,
-        instructions=scaled(executed.warps, within.warps) * grown_by,
+        instructions=scaled(executed.warps, within.warps, expansions(step.ptx, step.sass, passes)),
         by_class={
-            cls: scaled(n, within.warps_by_class.get(cls, 0)) * by_class.get(str(cls), 1.0)
+            cls: scaled(n, within.warps_by_class.get(cls, 0), by_class.get(str(cls), AS_PTX))
             for cls, n in executed.warps_by_class.items()
         },
         load_requests=traffic(_LOADS, "requests"),
@@ -231,7 +235,9 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         partial_bytes=max(0.0, SECTOR_BYTES * stored - kept * traffic(("global.store",), "bytes_used"))
         if reuse is None or not reuse.stored
         else (SECTOR_BYTES * reuse.written - reuse.filled) * stored / reuse.stored,
-        wavefronts=traffic(("shared.load",), "wavefronts") * min(1.0, by_class[C.LD_SHARED])
+        wavefronts=traffic(
+            ("shared.load",), "wavefronts", Expansions(min(1.0, shared.inside), min(1.0, shared.outside))
+        )
         + traffic(("shared.store", "shared.atomic", "shared.copy"), "wavefronts"),
         # records that count no updates have sectors, which are no more than these
         updates=traffic(("global.atomic",), "updates") or traffic(("global.atomic",), "sectors"),
@@ -311,36 +317,6 @@ def _resides(record: VariantRecord, step: _Step) -> bool:
     return gpu is not None and math.prod(step.launch.grid) <= gpu.sms * step.prediction.blocks_per_sm
 
 
-def expansion(ptx: KernelMix | None, sass: KernelMix | None, cls: C | None = None) -> float:
-    """SASS instructions for each PTX instruction of the hot region, which the CPU executes as PTX.
-
-    A remainder is one instruction of PTX and some twenty of SASS; loads of neighbours become one. Both texts may be
-    unrolled differently, so each is related to its instructions of the classes that ptxas keeps one by one.
-
-    Args:
-        ptx: Static mix of the PTX.
-        sass: Static mix of the SASS.
-        cls: A class; None for all instructions.
-
-    Returns:
-        1 where a text lacks such instructions.
-    """
-    if ptx is None or sass is None:
-        return 1.0
-    regions = ptx.hot_counts, sass.hot_counts
-    anchors = [sum(one.by_class.get(kept, 0) for kept in ANCHORS) for one in regions]
-    if not all(anchors):
-        anchors = [one.kept for one in regions]
-    if not all(anchors):
-        return 1.0
-    before, after = (
-        (one.instructions if cls is None else one.by_class.get(cls, 0)) / anchor
-        for one, anchor in zip(regions, anchors, strict=True)
-    )
-    return max(1 / _MOST_EXPANSION, min(after / before, _MOST_EXPANSION)) if before and after else 1.0
-
-
-_MOST_EXPANSION: Final = 8.0
 _MERGED: Final = (C.LD_SHARED, C.LD_GLOBAL, C.INTEGER, C.COMPARE, C.CONVERT, C.SPECIAL)
 _NONE: Final = MemoryCount()
 _NOTHING: Final = ExecutedCounts(0, 0, {}, {}, {}, {}, {})

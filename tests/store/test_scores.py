@@ -6,13 +6,11 @@ from dataclasses import replace
 import pytest
 
 from lab.emulator.results import ExecutedCounts, MemoryCount
-from lab.isa.mix import Counts
-from lab.isa.model import InstructionClass
 from lab.measured.timing import Merit
 from lab.predict.score import KernelScore
 from lab.store.figures import Basis, response_of, tied_with_best
 from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord, Status
-from lab.store.scores import _launch, _steps, expansion, lean, rate, scores, scores_of_problem
+from lab.store.scores import _launch, _steps, lean, rate, scores, scores_of_problem
 
 SMALL, LARGE = (4, 1, 1), (4096, 1, 1)
 
@@ -169,16 +167,6 @@ def test_throughput_by_a_score_is_the_works_over_the_time(make):
     assert rate(replace(record, flops=0), KernelScore(1.0)) is None
 
 
-def test_an_instruction_that_ptxas_expands_counts_as_what_it_becomes(make):
-    record = make("no_gpu").records()[0]
-    ptx = replace(record.ptx, loops=(), counts=Counts(10, {"ld.global": 2, "integer": 8}, {}, 0, 8))
-    assert expansion(ptx, replace(ptx, counts=Counts(40, {"ld.global": 2, "integer": 38}, {}, 0, 8))) == 4
-    unrolled = Counts(20, {"ld.global": 4, "integer": 16}, {}, 0, 16)
-    assert expansion(ptx, replace(ptx, counts=unrolled)) == 1
-    assert expansion(ptx, replace(ptx, counts=Counts(12, {"ld.global": 2, "integer": 10}, {}, 0, 8))) == 1.2
-    assert expansion(ptx, None) == 1
-
-
 def test_a_block_has_whole_warps(one):
     record = one(executed=counted(1000))
     small = replace(record.emulation.launches[0], launch=LaunchRecord(SMALL, (40, 1, 1), 0))
@@ -187,13 +175,3 @@ def test_a_block_has_whole_warps(one):
     )
     (step,) = _steps(narrow)
     assert _launch(narrow, step, 1.0, 1.0).warps_per_block == 2
-
-
-def test_loads_that_ptxas_merges_count_as_it_issues_them(one):
-    record = one(executed=counted(1000))
-    ptx = replace(record.ptx, loops=(), counts=Counts(48, {"fma": 16, "ld.shared": 32}, {}, 128, 0))
-    sass = replace(ptx, counts=Counts(80, {"fma": 32, "ld.shared": 16, "integer": 32}, {}, 256, 0))
-    # SASS is unrolled twice: 80 / 2 instructions where the PTX has 48, and 8 loads instead of 32
-    assert expansion(ptx, sass) == pytest.approx(40 / 48)
-    assert expansion(ptx, sass, InstructionClass.LD_SHARED) == pytest.approx(8 / 32)
-    assert expansion(ptx, sass, InstructionClass.CONVERT) == 1
