@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -32,15 +33,16 @@ from lab.operators.declared.operator import Declared
 from lab.operators.declared.specification import Argument, Direction
 from lab.predict.schedulers.estimate import Pace
 from lab.runs.reference import ReferenceVariant
+from lab.runs.samples import congruent, smaller_sizes
 from lab.runs.schedule import LaneTask
 from lab.stages import record as records
 from lab.stages.build import BuildFailure, Built
-from lab.stages.emulate import EmulationTask, HalvedSize, ReferenceLaunch, not_executed
+from lab.stages.emulate import EmulationTask, HalvedSize, ReferenceLaunch, Sample, not_executed
 from lab.stages.estimate import EstimateTask
 from lab.stages.executed import execution
 from lab.store.model import EmulationRecord, VariantRecord
 from lab.templates.instance import Instance
-from lab.templates.launches import BuiltLaunch
+from lab.templates.launches import BuiltLaunch, Launches
 from lab.templates.plain.arguments import PassedStructure, arguments_error, matching_kernel
 from lab.templates.plain.constants import constants_error
 from lab.templates.plain.template import PlainTemplate
@@ -218,6 +220,7 @@ def emulation_task(context: FlowContext, variant: InspectedVariant) -> Emulation
         reference=_reference_launch(context, given) if given is not None else None,
         whole=point.problem.whole,
         halved=_halved(context, variant, given) if given is not None else (),
+        samples=_samples(context, variant, given) if given is not None and not point.problem.whole else (),
     )
 
 
@@ -230,20 +233,53 @@ def _halved(context: FlowContext, variant: InspectedVariant, given: Problem) -> 
 
     They are only for kernels that declare no operations: for the others the operations say how their work grows.
     """
-    point, computed = variant.planned.point, context.experiment.operator
+    computed = context.experiment.operator
     if not isinstance(computed, Declared) or computed.merit is Merit.TFLOPS or variant.planned.position % _HALVED_EVERY:
         return ()
     found = []
-    for name, real in point.problem.values.items():
-        size = given.get(name)
-        if isinstance(real, bool) or not isinstance(real, int) or not isinstance(size, int) or not 1 < size < real:
-            continue
-        with contextlib.suppress(UserError):  # shapes or the grid do not come out right at half the size
-            half = computed.problem({**given, name: size // 2})
-            small = computed.for_parameters(half, point.parameters)
-            launches = Instance(point.kernel.template, point.parameters, small).launches.built(variant.planned.known)
-            found.append(HalvedSize(name, size / (size // 2), launches, dict(small)))
+    for name, (size, _) in smaller_sizes(given, variant.planned.point.problem.values).items():
+        if size > 1 and (small := _resized(context, variant, given, {name: size // 2})) is not None:
+            found.append(HalvedSize(name, size / (size // 2), *small))
     return tuple(found)
+
+
+_SAMPLES: Final = (4, 2, 1)
+"""How many times as large as the emulated problem's the sizes of samples are at least, where they differ."""
+
+
+def _samples(context: FlowContext, variant: InspectedVariant, given: Problem) -> tuple[Sample, ...]:
+    """Problems that fill blocks, tiles and warps as the real one does, the largest first.
+
+    An emulated problem has awkward sizes, to find faults. How its data fills blocks is then no measure of the real one.
+    None are made for what the model of the schedulers estimates by operations alone.
+    """
+    computed = context.experiment.operator
+    if variant.model is not None and not isinstance(computed, Declared) and computed.merit is Merit.TFLOPS:
+        return ()
+    sizes = smaller_sizes(given, variant.planned.point.problem.values)
+    found: list[Sample] = []
+    for factor in _SAMPLES:
+        larger = {name: congruent(real, size, factor) for name, (size, real) in sizes.items()}
+        ratio = math.prod(larger[name] / size for name, (size, _) in sizes.items())
+        if any(one.ratio == ratio for one in found) or all(larger[name] == size for name, (size, _) in sizes.items()):
+            continue
+        if (made := _resized(context, variant, given, larger)) is not None:
+            resized = context.experiment.operator.problem({**given, **larger})
+            found.append(Sample(ratio, *made, halved=_halved(context, variant, resized)))
+    return tuple(found)
+
+
+def _resized(
+    context: FlowContext, variant: InspectedVariant, given: Problem, sizes: Mapping[str, int]
+) -> tuple[Launches, Mapping[str, Scalar]] | None:
+    """Launches and the complete problem of other sizes; None where shapes or the grid do not come out right."""
+    point, computed = variant.planned.point, context.experiment.operator
+    with contextlib.suppress(UserError):
+        small = computed.for_parameters(computed.problem({**given, **sizes}), point.parameters)
+        return Instance(point.kernel.template, point.parameters, small).launches.built(variant.planned.known), dict(
+            small
+        )
+    return None
 
 
 def _reference_launch(context: FlowContext, given: Problem) -> ReferenceLaunch | None:

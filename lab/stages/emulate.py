@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from operator import add
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from lab.operators.base import STORED_AS, Array, Expected, Inputs, Operator
 from lab.operators.builtin import operator
 from lab.operators.declared.foreign import ReferenceRaisedError
 from lab.operators.declared.judging import NOT_WRITTEN
-from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord
+from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord, SampleRecord
 from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.launches import NULL, Launch, Launches, Workspace, held
 
@@ -78,6 +78,23 @@ class HalvedSize:
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """A problem whose data fills blocks as that of the real one does, to count what is executed of it.
+
+    Attributes:
+        ratio: The product of its sizes over that of the emulated problem's.
+        launches: Its launches.
+        problem: It, complete.
+        halved: The same with one size halved.
+    """
+
+    ratio: float
+    launches: Launches
+    problem: Mapping[str, Scalar]
+    halved: tuple[HalvedSize, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class EmulationTask:
     """What the emulator is asked to do with one variant.
 
@@ -91,6 +108,8 @@ class EmulationTask:
         whole: The problem is not made small: the compiled engine executes it, without trying the
             interpreter first.
         halved: Smaller problems that are executed for their counts alone.
+        samples: Problems that say more of the real one, the largest first: one that takes a moment only is executed for
+            its counts.
     """
 
     launches: Launches
@@ -101,6 +120,7 @@ class EmulationTask:
     reference: ReferenceLaunch | None = None
     whole: bool = False
     halved: tuple[HalvedSize, ...] = ()
+    samples: tuple[Sample, ...] = ()
 
 
 def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
@@ -134,8 +154,9 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     steps = _steps(task, done)
     counts = [step.executed for step in steps if step.executed is not None]
     findings = tuple(finding for one in done for finding in one.findings)
-    grown = _growth(task, ptx, steps) if largest <= tolerance and not findings and _is_quick(counts) else {}
-    whole, of_block = ({name: powers[i] for name, powers in grown.items()} for i in (0, 1))
+    right = largest <= tolerance and not findings
+    sample, faulty = _sampled(task, ptx, counts) if right else (None, "")
+    whole, of_block = _growth(task, ptx, steps) if right and sample is None and _is_quick(counts) else ({}, {})
     return EmulationRecord(
         problem=task.problem,
         launches=steps,
@@ -148,13 +169,49 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
             *dict.fromkeys(note for one in done for note in one.notes),
             *_interpreted(done, whole=task.whole),
             *_left_out(len(findings)),
+            *filter(None, [faulty]),
         ),
         lines=alike(line for one in done for line in one.lines),
         bytes_needed=computed.bytes_moved(problem),
         flops=computed.flops(problem),
         growth=whole,
         growth_of_block=of_block,
+        sample=sample,
     )
+
+
+def _sampled(task: EmulationTask, ptx: str, counts: Sequence[ExecutedCounts]) -> tuple[SampleRecord | None, str]:
+    """Execute the largest sample that takes a moment only, where there is one that the kernel bears.
+
+    Its outputs are compared with nothing. A fault would spoil its counts.
+
+    Returns:
+        Its counts, and what must be said of it.
+    """
+    warps = sum(one.warps for one in counts)
+    sample = next((one for one in task.samples if warps * one.ratio <= _MOMENT), None)
+    if sample is None:
+        return None, ""
+    larger = replace(task, launches=sample.launches, problem=sample.problem, halved=sample.halved, samples=())
+    try:
+        computed = operator(task.operator)
+        problem = computed.restored(sample.problem)
+        memory = _Memory(computed.inputs(problem, task.seed), sample.launches)
+        done = _executed(ptx, sample.launches, memory, trace=True)
+    except LabError:  # a kernel need not bear every size
+        return None, ""
+    if done[-1].findings:
+        first = done[-1].findings[0]
+        sizes = ", ".join(f"{name} = {size}" for name, size in sample.problem.items() if size != task.problem.get(name))
+        return None, f"with {sizes}, executed for its counts: {first.kind} at PTX line {first.line}: {first.detail}"
+    steps = _steps(larger, done)
+    whole, of_block = _growth(larger, ptx, steps)
+    needed, flops = computed.bytes_moved(problem), computed.flops(problem)
+    return SampleRecord(sample.problem, steps, needed, flops, whole, of_block), ""
+
+
+_MOMENT: Final = 500_000
+"""Warp instructions that the interpreter executes in some tenth of a second."""
 
 
 def _is_quick(counts: Sequence[ExecutedCounts]) -> bool:
@@ -165,7 +222,9 @@ def _is_quick(counts: Sequence[ExecutedCounts]) -> bool:
 _QUICK = 20_000_000
 
 
-def _growth(task: EmulationTask, ptx: str, steps: Sequence[EmulatedStep]) -> Mapping[str, tuple[float, float]]:
+def _growth(
+    task: EmulationTask, ptx: str, steps: Sequence[EmulatedStep]
+) -> tuple[Mapping[str, float], Mapping[str, float]]:
     """Return the power with which what is executed grows with each halved size; sizes that cannot be halved are absent.
 
     Two sizes tell it where loops run as often as the size or its square says. What each block does once would hide
@@ -174,9 +233,10 @@ def _growth(task: EmulationTask, ptx: str, steps: Sequence[EmulatedStep]) -> Map
     Returns:
         By size, the power of the whole, and that of a block in the mean.
     """
-    found: dict[str, tuple[float, float]] = {}
+    whole: dict[str, float] = {}
+    of_block: dict[str, float] = {}
     for half in task.halved:
-        smaller = replace(task, launches=half.launches, problem=half.problem, halved=())
+        smaller = replace(task, launches=half.launches, problem=half.problem, halved=(), samples=())
         with contextlib.suppress(LabError):  # a kernel need not bear every size
             computed = operator(task.operator)
             inputs = computed.inputs(computed.restored(half.problem), task.seed)
@@ -186,8 +246,8 @@ def _growth(task: EmulationTask, ptx: str, steps: Sequence[EmulatedStep]) -> Map
                 if ratio is not None:
                     blocks = _blocks(task.launches) / _blocks(half.launches)
                     each = math.log(half.ratio)
-                    found[half.name] = math.log(ratio) / each, math.log(ratio / blocks) / each
-    return found
+                    whole[half.name], of_block[half.name] = math.log(ratio) / each, math.log(ratio / blocks) / each
+    return whole, of_block
 
 
 def _blocks(launches: Launches) -> int:

@@ -13,7 +13,7 @@ same ones in all variants.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
@@ -73,7 +73,7 @@ class _Powers:
 
 def declared(record: VariantRecord) -> float:
     """The work of the real problem over that of the small one: operations where they count, else bytes."""
-    done = record.emulation
+    done = record.emulation.counted if record.emulation is not None else None
     if done is not None and record.merit is Merit.TFLOPS and done.flops and record.flops:
         return record.flops / done.flops
     return record.bytes_moved / done.bytes_needed if done is not None and done.bytes_needed else 1.0
@@ -85,27 +85,25 @@ def counted(records: Sequence[VariantRecord]) -> dict[str, Growth]:
     Returns:
         Nothing where a size that differs was not halved in any variant, or throughput counts operations.
     """
-    ratios: dict[str, float] = {}
-    for record in records:
-        if record.emulation is None or record.merit is Merit.TFLOPS:
-            return {}
-        ratios |= _ratios(record)
-    done = [record.emulation for record in records if record.emulation is not None]
-    whole = _powers([one.growth for one in done], ratios)
-    of_block = _powers([one.growth_of_block for one in done], ratios)
-    if not ratios or whole is None:
+    if any(record.emulation is None or record.merit is Merit.TFLOPS for record in records):
+        return {}
+    ratios = {record.variant: _ratios(record) for record in records}
+    differing = {name for one in ratios.values() for name in one}
+    done = [record.emulation.counted for record in records if record.emulation is not None]
+    whole = _powers([one.growth for one in done], differing)
+    of_block = _powers([one.growth_of_block for one in done], differing)
+    if not differing or whole is None:
         return {}
     if of_block is None or whole.away <= of_block.away:
-        growth = whole.growth(ratios, 1.0)
-        return {record.variant: growth for record in records}
+        return {variant: whole.growth(one, 1.0) for variant, one in ratios.items()}
     regular = whole.away > _REGULAR >= of_block.away
-    grown = {record.variant: of_block.growth(ratios, _blocks(record)) for record in records}
+    grown = {record.variant: of_block.growth(ratios[record.variant], _blocks(record)) for record in records}
     return {variant: replace(one, by_blocks=regular) for variant, one in grown.items()}
 
 
-def _powers(found: Sequence[Mapping[str, float]], ratios: Mapping[str, float]) -> _Powers | None:
+def _powers(found: Sequence[Mapping[str, float]], differing: Iterable[str]) -> _Powers | None:
     """What variants showed of the sizes that differ; None where no variant showed one of them."""
-    shown = {name: tuple(powers[name] for powers in found if name in powers) for name in ratios}
+    shown = {name: tuple(powers[name] for powers in found if name in powers) for name in differing}
     return _Powers(shown) if all(shown.values()) else None
 
 
@@ -113,7 +111,7 @@ def _blocks(record: VariantRecord) -> float:
     """Blocks of all launches over those of the small problem."""
     real: Sequence[LaunchRecord | None] = [step.launch for step in record.steps] or [record.launch]
     assert record.emulation is not None  # noqa: S101 - the caller looked
-    small = sum(math.prod(step.launch.grid) for step in record.emulation.launches)
+    small = sum(math.prod(step.launch.grid) for step in record.emulation.counted.launches)
     return sum(math.prod(one.grid) for one in real if one is not None) / small if small else 1.0
 
 
@@ -140,7 +138,7 @@ def works(records: Sequence[VariantRecord]) -> dict[str, Growth]:
 def _ratios(record: VariantRecord) -> dict[str, float]:
     """Real over executed size, of the sizes that differ."""
     assert record.emulation is not None  # noqa: S101 - the caller looked
-    small = record.emulation.problem
+    small = record.emulation.counted.problem
     return {
         name: real / size
         for name, real in record.problem.items()

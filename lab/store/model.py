@@ -159,6 +159,27 @@ class EmulatedStep:
 
 
 @dataclass(frozen=True, slots=True)
+class SampleRecord:
+    """What was executed of a problem whose data fills blocks as that of the real one does, for its counts alone.
+
+    Attributes:
+        problem: Its sizes, complete.
+        launches: What was launched, in order, with its own counts.
+        bytes_needed: Least DRAM bytes of the problem; 0 where that is not known.
+        flops: Its floating-point operations; 0 where that is not known.
+        growth: As `EmulationRecord.growth`, from here on.
+        growth_of_block: The same for what each block executes, in the mean.
+    """
+
+    problem: Mapping[str, Scalar]
+    launches: tuple[EmulatedStep, ...]
+    bytes_needed: int = 0
+    flops: int = 0
+    growth: Mapping[str, float] = field(default_factory=dict)
+    growth_of_block: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class EmulationRecord:
     """One execution of a variant's PTX on the CPU.
 
@@ -181,6 +202,8 @@ class EmulationRecord:
         growth: The power with which what is executed grows with sizes of the problem, by size: 1 where twice the size
             needs twice the instructions. Sizes for which that was not tried are absent.
         growth_of_block: The same for what each block executes, in the mean.
+        sample: What was executed of another problem for its counts alone; None where that was not done, or is not known
+            to say more of the real problem.
     """
 
     problem: Mapping[str, Scalar]
@@ -198,6 +221,12 @@ class EmulationRecord:
     flops: int = 0
     growth: Mapping[str, float] = field(default_factory=dict)
     growth_of_block: Mapping[str, float] = field(default_factory=dict)
+    sample: SampleRecord | None = None
+
+    @property
+    def counted(self) -> EmulationRecord | SampleRecord:
+        """What says most of the real problem: the sample where there is one."""
+        return self.sample or self
 
     @property
     def entry(self) -> str:

@@ -1,9 +1,9 @@
 """The score of a variant (`lab.predict.score`) from its record: counts of a small problem, scaled to the real one.
 
 Where throughput counts operations, what is executed outside of loops grows with the number of blocks, and what is
-executed in loops also with the work that each block has, by a factor that all compared variants share: the least ``work
-ratio / block ratio`` among them. Such kernels compute whole tiles, also where the small problem fills them only in
-part.
+executed in loops also with the work that each block has, by a factor that all compared variants share of which the same
+sizes were executed: the least ``work ratio / block ratio`` among them. Such kernels compute whole tiles, also where the
+small problem fills them only in part.
 
 Where throughput counts bytes, threads beyond the data do nothing. Then what is executed in loops grows with the work,
 and what is executed outside of loops by as much less as the factor above says.
@@ -97,14 +97,26 @@ def _scored(
     known: Mapping[str, tuple[VariantRecord, Sequence[_Step]]], work: Mapping[str, float]
 ) -> dict[str, KernelScore]:
     """Score the variants of one problem whose work grows by `work`."""
-    growth = max(1.0, min((work[v] / s.blocks_ratio for v, (_, steps) in known.items() for s in steps), default=1.0))
+    growth: dict[tuple[Scalar, ...], float] = {}
+    for variant, (record, steps) in known.items():
+        for step in steps:
+            sizes, one = _counted_sizes(record), work[variant] / step.blocks_ratio
+            growth[sizes] = min(growth.get(sizes, one), one)
     found = {}
     for variant, (record, steps) in known.items():
         gpu = _gpu(record)
         if gpu is not None:
-            launches = [_launch(record, step, work[variant], growth) for step in steps]
+            shared = max(1.0, growth[_counted_sizes(record)])
+            launches = [_launch(record, step, work[variant], shared) for step in steps]
             found[variant] = score(gpu, launches, record.bytes_moved)
     return found
+
+
+def _counted_sizes(record: VariantRecord) -> tuple[Scalar, ...]:
+    """Sizes of the problem that the counts are of; variants whose samples differ in size are not compared by blocks."""
+    assert record.emulation is not None  # noqa: S101 - its launches have counts
+    problem = record.emulation.counted.problem
+    return tuple(problem[name] for name in record.problem if name in problem)
 
 
 def lean(record: VariantRecord) -> VariantRecord:
@@ -120,15 +132,15 @@ def lean(record: VariantRecord) -> VariantRecord:
     steps = done.launches
     if len(steps) == 1 and steps[0].looped is None and (mix := _mix(record, steps[0].entry, "ptx")) is not None:
         steps = (replace(steps[0], looped=_looped(done, mix)),)
-    steps = tuple(
-        replace(step, executed=_lean_counts(step.executed, opcodes=True), hot_loop=_lean_counts(step.hot_loop))
-        for step in steps
-    )
+    steps, sample = _lean_steps(steps), done.sample
+    if sample is not None:
+        sample = replace(sample, launches=_lean_steps(sample.launches))
     executed, hot = _lean_counts(done.executed, opcodes=True), _lean_counts(done.hot_loop)
     if len(steps) == 1:
         executed = steps[0].executed if executed == steps[0].executed else executed
         hot = steps[0].hot_loop if hot == steps[0].hot_loop else hot
-    return replace(record, emulation=replace(done, lines=(), launches=steps, executed=executed, hot_loop=hot))
+    kept = replace(done, lines=(), launches=steps, executed=executed, hot_loop=hot, sample=sample)
+    return replace(record, emulation=kept)
 
 
 def lean_records(store: Store) -> tuple[VariantRecord, ...]:
@@ -139,6 +151,13 @@ def lean_records(store: Store) -> tuple[VariantRecord, ...]:
     """
     with uncollected():
         return tuple(map(lean, store.each()))
+
+
+def _lean_steps(steps: Iterable[EmulatedStep]) -> tuple[EmulatedStep, ...]:
+    return tuple(
+        replace(step, executed=_lean_counts(step.executed, opcodes=True), hot_loop=_lean_counts(step.hot_loop))
+        for step in steps
+    )
 
 
 def _lean_counts(counts: ExecutedCounts | None, *, opcodes: bool = False) -> ExecutedCounts | None:
@@ -176,7 +195,7 @@ def _steps(record: VariantRecord) -> tuple[_Step, ...]:
     real = [(step.launch, step.prediction, step.resources, step.bytes_moved) for step in record.steps]
     real = real or [(record.launch, record.prediction, record.build.resources if record.build else None, None)]
     made = []
-    for (launch, prediction, resources, moved), small in zip(real, done.launches, strict=False):
+    for (launch, prediction, resources, moved), small in zip(real, done.counted.launches, strict=False):
         if launch is None or small.executed is None or prediction is None or not prediction.blocks_per_sm:
             return ()
         ptx, sass = (_mix(record, small.entry, isa) for isa in ("ptx", "sass"))
@@ -185,7 +204,7 @@ def _steps(record: VariantRecord) -> tuple[_Step, ...]:
             # judged by its text alone, the hot loop of the SASS may be another one that ptxas unrolled further
             sass = sass.with_hot(counterpart(sass, ptx.hot_loop)) if ptx.hot_loop is not None else sass
         made.append(_Step(launch, small, prediction, ptx, sass, resources, moved))
-    return tuple(made) if len(made) == len(real) == len(done.launches) else ()
+    return tuple(made) if len(made) == len(real) == len(done.counted.launches) else ()
 
 
 def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> LaunchWork:
@@ -379,7 +398,7 @@ def _looping(record: VariantRecord, step: _Step) -> ExecutedCounts | None:
     if not mix.loops:
         return _NOTHING
     done = record.emulation
-    if done is not None and done.lines and len(done.launches) == 1:
+    if done is not None and done.sample is None and done.lines and len(done.launches) == 1:
         return _looped(done, mix)
     return step.small.hot_loop if len(mix.loops) == 1 else None
 

@@ -17,6 +17,7 @@ from lab.stages.emulate import (
     EmulationTask,
     HalvedSize,
     ReferenceLaunch,
+    Sample,
     alike,
     emulate,
     hottest,
@@ -272,3 +273,50 @@ $done:
     assert two.growth_of_block == {"m": pytest.approx(power - 1)}
     assert emulate(replace(task, halved=(missing,)), ptx).growth == {}
     assert emulate(task, ptx).growth == {}
+
+
+def sampled(compared, **changes):
+    """A task with samples of 2 and 16 times its problem, whose launches have as many blocks more."""
+    (step,) = compared.launches.steps
+    samples = [
+        Sample(ratio, replace(compared.launches, steps=(replace(step, grid=(ratio * step.grid[0], 1, 1)),)), problem)
+        for ratio, problem in ((16, {**compared.problem, "m": 16}), (2, {**compared.problem, "m": 2}))
+    ]
+    return replace(compared, samples=tuple(samples), **changes)
+
+
+def test_the_largest_sample_that_takes_a_moment_is_executed_for_its_counts(compared, monkeypatch):
+    once = emulate(compared, PTX)
+    done = emulate(sampled(compared), PTX)
+    assert replace(done, sample=None) == once
+    assert done.counted is done.sample
+    assert once.counted is once
+    assert done.sample.problem["m"] == 16
+    assert done.sample.launches[0].launch.grid[0] == 16 * once.launches[0].launch.grid[0]
+    assert done.sample.launches[0].executed.warps > once.executed.warps
+    monkeypatch.setattr("lab.stages.emulate._MOMENT", 2 * once.executed.warps)
+    assert emulate(sampled(compared), PTX).sample.problem["m"] == 2
+    monkeypatch.setattr("lab.stages.emulate._MOMENT", once.executed.warps)
+    assert emulate(sampled(compared), PTX).sample is None
+
+
+def test_a_fault_of_the_sample_is_told_and_its_counts_are_not_taken(compared):
+    """The first thread of a second block stores before the beginning of its buffer."""
+    beyond = """    mov.u32 %r1, %ctaid.x;
+    setp.eq.u32 %p1, %r1, 0;
+    @%p1 bra $fine;
+    st.global.f32 [%rd2+-4096], 0f00000000;
+$fine:
+    ret;"""
+    faulty = PTX.replace("    ret;", beyond)
+    done = emulate(sampled(compared, reference=replace(compared.reference, ptx=faulty)), faulty)
+    assert not done.fault
+    assert done.sample is None
+    assert any(note.startswith("with m = 16, executed for its counts: ") for note in done.notes)
+
+
+def test_a_kernel_need_not_bear_its_sample(compared):
+    task = sampled(compared)
+    (step,) = task.launches.steps
+    missing = replace(task.samples[0], launches=replace(task.launches, steps=(replace(step, entry="no"),)))
+    assert emulate(replace(task, samples=(missing,)), PTX) == emulate(compared, PTX)

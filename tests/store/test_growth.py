@@ -6,7 +6,7 @@ import pytest
 
 from lab.measured.timing import Merit
 from lab.store.growth import Growth, counted, declared, works
-from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord
+from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, SampleRecord
 
 
 @pytest.fixture
@@ -93,3 +93,16 @@ def test_threads_that_leave_at_once_grow_by_the_sizes(rows):
     whole = {"queries": 1.0, "keys": 1.0}
     found = works([rows(whole, {"queries": power, "keys": 1.0}, name=str(power)) for power in (1.0, 0.26)])
     assert {one.likely for one in found.values()} == {256}
+
+
+def test_a_sample_says_how_the_work_grows_from_its_own_size(rows):
+    given = rows({"queries": 1.0, "keys": 1.0})
+    sample = SampleRecord(
+        {"queries": 128, "keys": 160}, given.emulation.launches, 2000, 20, {"queries": 1.0, "keys": 1.0}
+    )
+    record = replace(given, emulation=replace(given.emulation, sample=sample))
+    assert counted([record]) == {"v": Growth(4 * 8, 4 * 8)}
+    assert declared(record) == 4
+    assert declared(replace(record, merit=Merit.TFLOPS)) == 2.5
+    other = replace(given, variant="other")  # which has none
+    assert counted([record, other]) == counted([record]) | {"other": Growth(8 * 32, 8 * 32)}

@@ -9,7 +9,7 @@ from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.measured.timing import Merit
 from lab.predict.score import KernelScore
 from lab.store.figures import Basis, response_of, tied_with_best
-from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord, Status
+from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord, SampleRecord, Status
 from lab.store.scores import _launch, _steps, lean, rate, scores, scores_of_problem
 
 SMALL, LARGE = (4, 1, 1), (4096, 1, 1)
@@ -175,3 +175,12 @@ def test_a_block_has_whole_warps(one):
     )
     (step,) = _steps(narrow)
     assert _launch(narrow, step, 1.0, 1.0).warps_per_block == 2
+
+
+def test_counts_of_a_sample_go_before_those_of_the_emulated_problem(one):
+    record = one(executed=counted(1000))
+    done = record.emulation
+    sample = SampleRecord(done.problem, one(executed=counted(3000)).emulation.launches, done.bytes_needed, done.flops)
+    sampled = replace(record, emulation=replace(done, sample=sample))
+    assert scores([sampled]) == scores([one(executed=counted(3000))])
+    assert scores([lean(sampled)]) == scores([sampled])

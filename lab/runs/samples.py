@@ -1,0 +1,42 @@
+"""Sizes of small problems whose data fills blocks, tiles and warps as that of the real problem does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lab.base.expressions import Scalar
+
+
+def smaller_sizes(given: Mapping[str, Scalar], real: Mapping[str, Scalar]) -> Mapping[str, tuple[int, int]]:
+    """The sizes that the emulated problem has smaller than the real one: by name, both.
+
+    Args:
+        given: The emulated problem.
+        real: The real one.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for name, size in real.items():
+        small = given.get(name)
+        if isinstance(size, bool) or not isinstance(size, int) or not isinstance(small, int) or not 1 <= small < size:
+            continue
+        found[name] = (small, size)
+    return found
+
+
+def congruent(real: int, small: int, factor: int) -> int:
+    """Return a size that leaves the remainder of `real` by a power of two, which is at least `factor` times `small`.
+
+    Blocks, tiles and warps of a power of two that is no larger are then filled as they are at the real size.
+
+    Args:
+        real: The real size.
+        small: The emulated size, 1 to `real`.
+        factor: 1 or more.
+
+    Returns:
+        The least that is not below `small`; `real` where that is at most ``2 * factor * small``.
+    """
+    if real <= 2 * factor * small:
+        return real
+    period = 1 << (factor * small - 1).bit_length()
+    return small + (real - small) % period

@@ -1,0 +1,42 @@
+"""Sizes whose data fills blocks as that of the real problem does."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.runs.samples import congruent, smaller_sizes
+
+
+def test_sizes_that_are_smaller_on_the_cpu_are_found():
+    real = {"n": 4096, "rows": 99, "same": 4, "alpha": 2.0, "causal": True, "missing": 7}
+    assert smaller_sizes({"n": 40, "rows": 99, "same": 4, "alpha": 1.0, "causal": False}, real) == {"n": (40, 4096)}
+    assert smaller_sizes({"n": 0}, {"n": 8}) == {}
+
+
+@pytest.mark.parametrize(
+    ("real", "small", "factor", "expected"),
+    [
+        (1023, 35, 1, 63),  # leaves 63 by 64, as 1023 does
+        (1023, 35, 4, 255),
+        (32000, 21, 2, 64),
+        (200_000, 75, 2, 320),
+        (4096, 256, 1, 256),  # it does so already
+        (224, 70, 2, 224),  # hardly larger
+    ],
+)
+def test_a_sample_leaves_the_remainder_of_the_real_size(real, small, factor, expected):
+    assert congruent(real, small, factor) == expected
+
+
+@given(st.integers(1, 1 << 24), st.integers(1, 1 << 12), st.sampled_from([1, 2, 4]))
+def test_samples_are_as_full_as_the_real_problem(real, small, factor):
+    small = min(real, small)
+    size = congruent(real, small, factor)
+    assert small <= size <= real
+    if size != real:
+        assert size < small + 2 * factor * small
+        period = 1 << (factor * small - 1).bit_length()
+        assert (real - size) % period == 0
+        assert period >= factor * small
