@@ -215,6 +215,8 @@ class ReuseCount:
         stored: Sectors of their stores, summed over requests.
         written: Distinct sectors that they store to.
         filled: Distinct bytes that they store.
+        passes: Passes through the data banks of L1 that the loads take, summed over requests: of each, the words of its
+            busiest bank. 0 in records of older runs.
     """
 
     sectors: int = 0
@@ -229,6 +231,7 @@ class ReuseCount:
     stored: int = 0
     written: int = 0
     filled: int = 0
+    passes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,9 @@ loads from L2, under load
 dependent instructions
     Jia et al., arXiv 1804.06826: 4 cycles for arithmetic on Volta and later. A shuffle's latency is taken as that of
     shared memory.
+instruction fetch
+    experiments/micro/code_size.yaml, a loop of independent fma: 3.9 a cycle and SM in 4 to 32 KiB of code; in 48 to
+    128 KiB 0.85 with 4 warps that start apart and 1.4 with 4 that start together, 2.3 with 32; 0.66 to 2.6 in 192 KiB.
 large blocks
     In experiments/micro/block_tail.yaml, blocks of 16 warps took 1.21 to 1.29 times as long as those of 8, of 32 warps
     1.35 to 1.53 times, where latency was what they waited for.
@@ -56,9 +59,13 @@ those of a GPU at hand (`lab.hardware.calibration`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
+
+INSTRUCTION_BYTES: Final = 16
+"""Bytes of an instruction, since sm_70."""
 
 NEVER_COMPARED: Final = "never compared with hardware"
 """What every estimate says that stands on the figures of another GPU or of documents alone."""
@@ -97,7 +104,8 @@ class SmLatencies:
         convert_lanes: The same of conversions.
         shuffle_lanes: The same of shuffles.
         shared_wavefronts: Passes through shared memory in a cycle.
-        l1_lines: Lines of 128 bytes that loads look up in L1 in a cycle.
+        l1_lines: Passes through the data banks of L1 in a cycle, each of at most 128 bytes.
+        l1_tags: Lines of 128 bytes that loads look up in L1 in a cycle.
         dependent_cycles: Time from an arithmetic instruction to the one that needs its result.
         special_cycles: The same of a special function or a conversion, for a warp alone.
         l2_latency: The same as `global_latency`, if L2 has it.
@@ -110,6 +118,9 @@ class SmLatencies:
         l2_share: Share of L2 that holds different lines where all SMs read the same data. From random_sectors: 56.7
             sectors a nanosecond in 128 MiB and 45.2 in 512 mean 32.4 MiB of an H200's 60. The 64 and 256 MiB of
             working_set, which were not asked, then take 3 % and 1 % less than measured, and 12 % and 13 % with all 60.
+        code_rates: What is fetched of code that an instruction cache does not hold: for bytes of code from which on it
+            holds, warp instructions in a cycle and SM, by the warps that an SM holds. From code_size, by warps that do
+            not start together: 32 KiB of code run at the full rate, 48 to 128 KiB at the first, 192 KiB at the second.
         compared: Whether the model of the schedulers was compared with such a GPU.
     """
 
@@ -140,6 +151,7 @@ class SmLatencies:
     shuffle_lanes: float = 32
     shared_wavefronts: float = 1.0
     l1_lines: float = 1.0
+    l1_tags: float = 2.8
     dependent_cycles: float = 4
     special_cycles: float = 17.2
     taken_branch: float = 5
@@ -149,7 +161,29 @@ class SmLatencies:
     large_block_loss: float = 0.22
     dram_sector_s: float = 23.6e-12
     l2_share: float = 0.54
+    code_rates: tuple[tuple[int, tuple[tuple[int, float], ...]], ...] = (
+        (32 << 10, ((4, 0.85), (8, 1.3), (16, 2.1), (32, 2.6))),
+        (128 << 10, ((4, 0.66), (8, 1.29), (16, 2.57), (32, 2.0))),
+    )
     compared: bool = False
+
+    def fetched(self, code: int, warps: int) -> float | None:
+        """Return the warp instructions that an SM with so many warps fetches in a cycle; None where a cache has them.
+
+        Args:
+            code: Bytes of the code.
+            warps: Resident warps of an SM, at least 1.
+        """
+        rates = [by_warps for held, by_warps in self.code_rates if code > held]
+        if not rates:
+            return None
+        known = dict(rates[-1])
+        below = max((n for n in known if n <= warps), default=min(known))
+        above = min((n for n in known if n >= warps), default=max(known))
+        if below == above:
+            return known[below] * min(1.0, warps / below)
+        between = math.log2(warps / below) / math.log2(above / below)
+        return known[below] + between * (known[above] - known[below])
 
 
 _LATENCIES = {

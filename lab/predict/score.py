@@ -7,6 +7,9 @@ not overlap perfectly. The cost of the launches is added. Seconds of a launch, o
 
 issue slots
     warp instructions / 4: each of the four schedulers issues one a cycle.
+instruction fetch
+    Warp instructions of code that is longer than the nearest instruction cache, straight or in a loop, at the rate that
+    experiments/micro/code_size measured for so much code and so many resident warps.
 arithmetic
     float and fma 128, integer and compare 64, special 16, shuffle 32 lanes a cycle and SM (CUDA C++ Programming Guide,
     Throughput of Native Arithmetic Instructions, 9.0), convert 32; fma in float64 at its own rate. Measured by
@@ -15,8 +18,10 @@ load/store units
     Memory instructions, one of 32 lanes a cycle.
 shared memory
     Wavefronts, one a cycle, as the CPU execution counted them: bank conflicts are in it.
-L1 tags
-    Lines of 128 bytes that loads look up, one a cycle (experiments/micro/l1_reuse): uncoalesced accesses are in it.
+L1
+    Passes through its data banks, one a cycle (experiments/micro/l1_reuse, whose lanes all meet in one bank), and the
+    lines of 128 bytes that loads look up, 2.8 a cycle (experiments/micro/random_sectors, whose lanes do not): the
+    larger. Uncoalesced accesses are in it. Records that lack the passes have one for each line.
 L2 reads, L2 writes
     Bytes of sectors over those that L2 sends to an SM and takes from it in a cycle (`lab.hardware.latencies`). L1
     serves repeated reads as `lab.store.caches` says; for records that lack what was read again: see `Reuse`.
@@ -61,7 +66,7 @@ from typing import Final
 
 from lab.base.warp import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from lab.hardware.gpus import Gpu
-from lab.hardware.latencies import SmLatencies
+from lab.hardware.latencies import INSTRUCTION_BYTES, SmLatencies
 from lab.isa.mix import WarpChain
 from lab.isa.model import InstructionClass as C
 
@@ -72,8 +77,8 @@ hardware orders alike; below this difference the order of the scores says nothin
 ORDER: Final = 4
 _GROUPS: Final = (
     (
-        "issue slots", "floating point", "integer", "special functions", "conversions", "shuffles", "load/store units",
-        "shared memory", "L1 tags",
+        "issue slots", "instruction fetch", "floating point", "integer", "special functions", "conversions", "shuffles",
+        "load/store units", "shared memory", "L1",
     ),
     ("L2 reads", "L2 writes", "DRAM", "atomics"),
     ("latency", "starts of blocks"),
@@ -111,6 +116,7 @@ class Fetched:
         lonely_share: Share of the problem's bytes that the buffers have in which they lie.
         again: Sectors that were read before, miss L1, and no longer fit into L2.
         unused: Bytes of the sectors that neighbouring blocks do not use.
+        passes: Passes through the data banks of L1; None where only lines were counted.
     """
 
     lines: float
@@ -122,6 +128,7 @@ class Fetched:
     lonely_share: float = 0.0
     again: float = 0.0
     unused: float = 0.0
+    passes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +180,8 @@ class LaunchWork:
         chain: What a warp waits for from its first to its last instruction, in the mean; None where the SASS was not
             read for it.
         spilled: What its threads keep in local memory; None where they keep nothing there.
+        code: Of each piece of code that is executed over and over: instructions of its text, and warp instructions of
+            the whole launch in it.
     """
 
     blocks: int
@@ -196,6 +205,7 @@ class LaunchWork:
     least_bytes: float | None = None
     chain: WarpChain | None = None
     spilled: Spilled | None = None
+    code: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +311,12 @@ def _lost(gpu: Gpu, machine: SmLatencies, found: Fetched, bytes_moved: int) -> f
     return beyond * alone + SECTOR_BYTES * found.again / rate
 
 
+def _passes(work: LaunchWork) -> float:
+    """Return the passes through the data banks of L1, of records that lack them one for each line."""
+    passes = work.fetched.passes if work.fetched is not None else None
+    return _lines(work) if passes is None else passes
+
+
 def _lines(work: LaunchWork) -> float:
     """Return the lines of 128 bytes that loads look up: an even access takes one for four sectors.
 
@@ -343,6 +359,7 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
     even = min(1.0, work.load_bytes / sent) if sent else 1.0  # share of the sectors' bytes that are used
     made = {
         "issue slots": work.instructions * share / sm.sub_partitions,
+        "instruction fetch": share * _fetching(machine, work, min(max(1, work.blocks_per_sm), fullest)),
         "floating point": warps(C.FMA, C.FLOAT) * fp,
         "integer": warps(C.INTEGER, C.COMPARE) * WARP_SIZE / machine.integer_lanes,
         "special functions": warps(C.SPECIAL) * WARP_SIZE / machine.special_lanes,
@@ -350,20 +367,26 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
         "shuffles": warps(C.SHUFFLE) * WARP_SIZE / machine.shuffle_lanes,
         "load/store units": warps(*_MEMORY) * WARP_SIZE / sm.lsu_lanes,
         "shared memory": work.wavefronts * share / machine.shared_wavefronts,
-        "L1 tags": share * _lines(work) / machine.l1_lines,
+        "L1": share * max(_lines(work) / machine.l1_tags, _passes(work) / machine.l1_lines),
         "L2 reads": fetched * (even / machine.l2_read_bytes + (1 - even) / machine.l2_scattered_bytes) * share,
         "L2 writes": SECTOR_BYTES * work.store_sectors / machine.store_bytes * share,
     }
     if work.spilled is not None:
         requests, past = work.spilled.loads + work.spilled.stores, work.spilled.past_l1
         made["load/store units"] += requests * WARP_SIZE / sm.lsu_lanes * share
-        made["L1 tags"] += requests / machine.l1_lines * share
+        made["L1"] += requests / machine.l1_lines * share
         made["L2 reads"] += past * work.spilled.loads * LINE_BYTES / machine.l2_read_bytes * share
         made["L2 writes"] += past * work.spilled.stores * LINE_BYTES / machine.store_bytes * share
     chain = _alone(machine, work, least) + machine.block_latency
     chain *= 1 + machine.large_block_loss * max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
     made["latency"] = chain * fullest / min(max(1, work.blocks_per_sm), fullest)
     return made
+
+
+def _fetching(machine: SmLatencies, work: LaunchWork, blocks: int) -> float:
+    """Return the cycles in which an SM with so many resident blocks fetches what no instruction cache holds."""
+    warps = blocks * work.warps_per_block
+    return sum(n / rate for text, n in work.code if (rate := machine.fetched(text * INSTRUCTION_BYTES, warps)))
 
 
 def _alone(machine: SmLatencies, work: LaunchWork, least: float) -> float:

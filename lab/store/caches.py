@@ -73,6 +73,7 @@ def fetched(counted: ReuseCount, residence: Residence, sectors: float) -> Fetche
         counted.lonely_share,
         _beyond(counted, residence) * scale,
         (SECTOR_BYTES * counted.read - counted.used) * share,
+        (counted.passes or counted.lines) * scale,
     )
 
 

@@ -105,6 +105,36 @@ def local_requests(
     return executed(InstructionClass.LD_LOCAL), executed(InstructionClass.ST_LOCAL)
 
 
+def long_code(
+    texts: tuple[KernelMix | None, KernelMix | None],
+    small: EmulatedStep,
+    launch: LaunchRecord,
+    looped: ExecutedCounts,
+    scale: Scaling,
+) -> tuple[tuple[int, float], ...]:
+    """Say what the real launch executes in pieces of code that the nearest instruction cache may not hold.
+
+    Args:
+        texts: Static mixes of the PTX and of the SASS.
+        small: What the CPU executed of the launch.
+        launch: Geometry of the real launch.
+        looped: What the CPU executed in loops.
+        scale: What the real launch executes over that.
+
+    Returns:
+        Of the code outside of loops and of each loop that makes a pass at least: instructions of its text, nested loops
+        included, and warp instructions executed in it but not in nested loops.
+    """
+    ptx, sass = texts
+    if ptx is None or sass is None or small.executed is None:
+        return ()
+    outside, loops = _passes((ptx, sass), small, launch, looped, scale)
+    straight = sass.counts.instructions - sum(loop.counts.instructions for loop in sass.loops if loop.parent is None)
+    found = [(straight, outside * straight)]
+    found += [(loop.counts.instructions, passes * sum(_own(sass, loop).values())) for loop, passes in loops]
+    return tuple((text, each * warps_of(launch)) for text, each in found)
+
+
 def _passes(
     texts: tuple[KernelMix, KernelMix],
     small: EmulatedStep,

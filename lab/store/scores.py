@@ -30,7 +30,7 @@ from lab.measured.timing import Merit
 from lab.predict.bounds import Prediction
 from lab.predict.score import KernelScore, LaunchWork, Spilled, score
 from lab.store.caches import Residence, fetched
-from lab.store.chains import Scaling, counterpart, local_requests, warp_chain, warps_of
+from lab.store.chains import Scaling, counterpart, local_requests, long_code, warp_chain, warps_of
 from lab.store.codec import uncollected
 from lab.store.database import Store
 from lab.store.expansion import AS_PTX, Expansions, expansions, hot_passes
@@ -268,6 +268,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         uneven=_uneven(step, within, work / blocks) if persistent else 1.0,
         least_bytes=step.bytes_moved,
         chain=warp_chain((step.ptx, step.sass), step.small, step.launch, within, Scaling(inside, outside)),
+        code=long_code((step.ptx, step.sass), step.small, step.launch, within, Scaling(inside, outside)),
         spilled=_spilled(step, within, Scaling(inside, outside), residence),
     )
 

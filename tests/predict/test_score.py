@@ -99,7 +99,7 @@ def test_spills_go_as_far_as_the_caches_do_not_hold_them():
     held, lost = (replace(plain, spilled=Spilled(6e5, 4e5, past_l1=p1, past_l2=p2)) for p1, p2 in ((0, 0), (0.5, 0.75)))
     none, near, far = (score(H200, [work], 10**9).resources for work in (plain, held, lost))
     machine = latencies_of("sm_90")
-    assert near["L1 tags"] == pytest.approx(1e6 / machine.l1_lines / 132 / CLOCK)
+    assert near["L1"] == pytest.approx(1e6 / machine.l1_lines / 132 / CLOCK)
     assert near["load/store units"] == pytest.approx(1e6 / 132 / CLOCK)
     assert near["DRAM"] == none["DRAM"]
     assert "L2 reads" not in near
@@ -184,8 +184,34 @@ def test_stored_sectors_take_the_stores_share_of_l2():
     assert even == pytest.approx(1e6 / 132 * 32 / machine.l2_read_bytes / CLOCK)
 
 
+def test_l1_takes_a_pass_for_the_words_of_a_bank_and_less_for_a_tag():
+    machine = latencies_of("sm_90")
+    assert machine is not None
+    fetched = Fetched(lines=1e6, likely=0, least=0, most=0)
+    old, shifted, crowded = (
+        resources(load_sectors=1e6, fetched=replace(fetched, passes=passes))["L1"] for passes in (None, 5e5, 3e6)
+    )
+    assert old == pytest.approx(1e6 / 132 / CLOCK)
+    assert shifted == pytest.approx(5e5 / 132 / CLOCK)  # two lines a request, whose words lie in different banks
+    assert crowded == pytest.approx(3e6 / 132 / CLOCK)
+    apart = resources(load_sectors=1e6, fetched=replace(fetched, passes=1e5))["L1"]
+    assert apart == pytest.approx(1e6 / machine.l1_tags / 132 / CLOCK)
+
+
+def test_code_beyond_the_instruction_cache_is_fetched():
+    machine = latencies_of("sm_90")
+    assert machine is not None
+    short, long, longest = (
+        resources(code=((100, 9e6), (text, 1e6)), warps_per_block=4, blocks_per_sm=2).get("instruction fetch", 0.0)
+        for text in (2048, 4096, 10_000)
+    )
+    assert short == 0.0
+    assert long == pytest.approx(1e6 / machine.fetched(65536, 8) / 132 / CLOCK)
+    assert longest == pytest.approx(1e6 / machine.fetched(160_000, 8) / 132 / CLOCK)
+
+
 def test_an_even_access_looks_up_a_line_for_four_sectors_and_a_scattered_one_for_each():
-    even, scattered = (resources(load_sectors=1e6, load_bytes=used)["L1 tags"] for used in (32e6, 4e6))
+    even, scattered = (resources(load_sectors=1e6, load_bytes=used)["L1"] for used in (32e6, 4e6))
     assert even == pytest.approx(1e6 / 4 / 132 / CLOCK)
     assert scattered == pytest.approx((1e6 - 4e6 / 32 * 3 / 4) / 132 / CLOCK)
 
@@ -256,7 +282,7 @@ def test_every_resource_to_the_last_digit():
         "shuffles": 7e5 * share * 32 / 32,
         "load/store units": 1e5 * sum(range(10, 18)) * share * 32 / sm.lsu_lanes,
         "shared memory": 7e5 * share,
-        "L1 tags": share * (1e6 / 4 + 2e6),
+        "L1": share * (1e6 / 4 + 2e6),
         "L2 reads": share
         * 32
         * math.sqrt(3e6 * (1e8 / 32 - 2e6 + 500 / 32))

@@ -35,6 +35,8 @@ def test_what_l1_misses_is_scaled_to_the_launch():
     assert (found.likely, found.least, found.lines) == (400, 400, 250)
     assert found.most == pytest.approx(10 * (40 + 20))
     assert (found.lonely, found.unused, found.again) == (0, 0, 0)
+    assert found.passes == 250  # one a line, in records that lack them
+    assert fetched(replace(COUNTED, passes=7), Residence(16, 132, 1, L2), 1000).passes == 70
 
 
 def blocks_that_read(mib: float, lines: int) -> float:

@@ -9,7 +9,7 @@ import pytest
 from lab.emulator.results import ExecutedCounts
 from lab.isa.mix import BODY, Counts, KernelMix, LoopMix, WarpChain
 from lab.isa.model import Isa
-from lab.store.chains import Scaling, counterpart, local_requests, warp_chain, warps_of
+from lab.store.chains import Scaling, counterpart, local_requests, long_code, warp_chain, warps_of
 from lab.store.model import EmulatedStep, LaunchRecord
 
 LAUNCH = LaunchRecord((10, 1, 1), (64, 1, 1), 0)
@@ -61,6 +61,17 @@ def test_spills_are_counted_by_the_passes_through_the_sass() -> None:
     small = EmulatedStep("k", LAUNCH, executed(100, fma=8), inside)
     assert local_requests((ptx, sass), small, LAUNCH, inside, Scaling(5.0, 1.0)) == (7 + 10 * 2, 5)
     assert local_requests((ptx, replace(sass, chains={})), small, LAUNCH, inside, ONCE) == (0, 0)
+
+
+def test_pieces_of_code_are_as_long_as_their_text_and_executed_by_their_passes() -> None:
+    ptx = mix("ptx", counts(30, fma=1), loop("L", counts(10, fma=1), hot=True))
+    chains = {"L": WarpChain(25, 100.0), BODY: WarpChain(22, 50.0)}
+    sass = mix("sass", counts(47, integer=21, fma=4), loop("L", counts(25, integer=21, fma=4), hot=True), chains=chains)
+    inside = executed(80, fma=8)
+    small = EmulatedStep("k", LAUNCH, executed(100, fma=8), inside)
+    found = long_code((ptx, sass), small, LAUNCH, inside, Scaling(5.0, 1.0))
+    assert found == ((22, 22 * WARPS), (25, 10 * 25 * WARPS))
+    assert long_code((None, sass), small, LAUNCH, inside, ONCE) == ()
 
 
 def test_no_warp_passes_the_body_twice_and_one_that_leaves_early_in_part() -> None:

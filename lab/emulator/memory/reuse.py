@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.base.warp import LINE_BYTES, SECTOR_BYTES
+from lab.base.warp import BANK_BYTES, LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from lab.emulator.arrays import Addresses, Indices
 from lab.emulator.memory.memory import SEGMENT_SHIFT, Region
 from lab.emulator.results import ReuseCount
@@ -100,7 +100,7 @@ class AccessTrace:
         if not self._loads and not self._stores:
             return None
         loads, stores = _joined(self._loads), _joined(self._stores)
-        sectors, lines, again, held = _reused(loads)
+        sectors, lines, again, held, requests = _reused(loads)
         read, used = _filled(loads)
         written, filled = _filled(stores)
         lonely = used <= SECTOR_BYTES // 2
@@ -118,6 +118,7 @@ class AccessTrace:
             stored=len(_looked_up(stores, SECTOR_BYTES)[0]),
             written=len(written),
             filled=int(filled.sum()),
+            passes=_passes(loads, requests),
         )
 
 
@@ -147,16 +148,41 @@ def _looked_up(found: _Accesses, size: int) -> tuple[NDArray[np.int64], Indices,
     return pairs[0, new], pairs[1, new], blocks[new]
 
 
-def _reused(loads: _Accesses) -> tuple[int, int, tuple[int, ...], float]:
-    """Return sectors and lines of the requests, sectors by the power of two of their distance, and lines a block."""
+def _passes(loads: _Accesses, most: int) -> int:
+    """Return the passes through the 32 banks of L1 that the requests up to the number `most` take, all together."""
+    counted = loads.requests <= most
+    words = loads.addresses[counted] // BANK_BYTES
+    pairs = np.concatenate(
+        [
+            np.stack([loads.requests[counted][wide], words[wide] + step])
+            for step in range(max(1, int(loads.widths.max(initial=0)) // BANK_BYTES))
+            if (wide := loads.widths[counted] > step * BANK_BYTES).any()
+        ]
+        or [np.zeros((2, 0), np.int64)],
+        axis=1,
+    )
+    requests, distinct = np.unique(pairs, axis=1)
+    _, number = np.unique(requests, return_inverse=True)
+    at_banks = np.bincount(
+        number * WARP_SIZE + distinct % WARP_SIZE, minlength=WARP_SIZE * (number.max(initial=-1) + 1)
+    )
+    return int(at_banks.reshape(-1, WARP_SIZE).max(axis=1).sum())
+
+
+def _reused(loads: _Accesses) -> tuple[int, int, tuple[int, ...], float, int]:
+    """Return sectors and lines of the requests, sectors by the power of two of their distance, and lines a block.
+
+    The last figure is the number of the last request that was looked at.
+    """
     requests, sectors, blocks = _looked_up(loads, SECTOR_BYTES)
     if not len(sectors):
-        return 0, 0, (), 0.0
+        return 0, 0, (), 0.0, -1
     lines = sectors * SECTOR_BYTES // LINE_BYTES
     starts = np.flatnonzero(np.concatenate([[True], (requests[1:] != requests[:-1]) | (lines[1:] != lines[:-1])]))
     if len(starts) > MOST_LINES:
         kept = int(starts[MOST_LINES])
-        sectors, lines, blocks, starts = sectors[:kept], lines[:kept], blocks[:kept], starts[:MOST_LINES]
+        requests, sectors, lines, blocks = (x[:kept] for x in (requests, sectors, lines, blocks))
+        starts = starts[:MOST_LINES]
     ends = np.append(starts[1:], len(sectors))
     again = np.zeros(_CLASSES, np.int64)
     stacks: dict[int, _Stack] = {}
@@ -168,7 +194,7 @@ def _reused(loads: _Accesses) -> tuple[int, int, tuple[int, ...], float]:
         stack.read(line, listed[start:end], again)
     held = sum(len(stack.kept) for stack in stacks.values()) / len(stacks)
     least = int(np.flatnonzero(again)[-1]) + 1 if again.any() else 0
-    return len(sectors), len(starts), tuple(again[:least].tolist()), held
+    return len(sectors), len(starts), tuple(again[:least].tolist()), held, int(requests[-1])
 
 
 class _Stack:

@@ -80,6 +80,19 @@ def test_wide_accesses_use_all_their_bytes():
     assert (found.used, found.read, found.lines) == (640, 20, 5)
 
 
+def test_a_request_passes_the_banks_of_l1_as_often_as_the_busiest_has_words():
+    even, shifted, column = (
+        noted(("load", addresses, 4)).counted() for addresses in (4 * LANES, 64 + 4 * LANES, 128 * LANES)
+    )
+    assert (even.passes, even.lines) == (1, 1)
+    assert (shifted.passes, shifted.lines) == (1, 2)
+    assert (column.passes, column.lines) == (32, 32)
+    wide, same = (noted(("load", addresses, 16)).counted() for addresses in (16 * LANES, 0 * LANES))
+    assert (wide.passes, same.passes) == (4, 1)
+    assert noted(("load", LANES, 1), ("load", 4 * LANES, 4)).counted().passes == 2
+    assert noted(("store", 4 * LANES, 4)).counted().passes == 0
+
+
 def test_a_trace_ends(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(reuse, "MOST_LANES", 40)
     trace = noted(("load", 4 * LANES, 4))
