@@ -21,6 +21,12 @@ TORCH: Final = "torch"
 TORCH_NAIVE: Final = "torch-naive"
 """PyTorch's elementary operations, one after another, with every intermediate result in device memory."""
 
+TORCH_JIT: Final = "torch-jit"
+"""The same operations, compiled by torch.jit.script."""
+
+TORCH_COMPILE: Final = "torch-compile"
+"""The same operations, compiled by torch.compile."""
+
 TRITON: Final = "triton"
 """A kernel written in Triton."""
 
@@ -30,6 +36,8 @@ BASELINES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         COPY: (),
         TORCH: ("softmax", "contraction"),
         TORCH_NAIVE: ("softmax",),
+        TORCH_JIT: ("softmax",),
+        TORCH_COMPILE: ("softmax",),
         TRITON: ("softmax",),
     }
 )

@@ -17,9 +17,9 @@ from lab.base.expressions import Scalar
 from lab.gpu.baselines.copy import copy_baseline
 from lab.gpu.baselines.cublas import Cublas, cublas_baseline
 from lab.gpu.baselines.einsum import einsum_baseline
-from lab.gpu.baselines.softmax import naive_baseline, torch_baseline, triton_baseline
+from lab.gpu.baselines.softmax import compiled_baseline, naive_baseline, torch_baseline, triton_baseline
 from lab.gpu.device.backend import Baseline, BaselineMissingError, Enqueue
-from lab.measured.baselines import BASELINES, COPY, CUBLAS, TORCH, TORCH_NAIVE, TRITON
+from lab.measured.baselines import BASELINES, COPY, CUBLAS, TORCH, TORCH_COMPILE, TORCH_JIT, TORCH_NAIVE, TRITON
 from lab.operators.base import Inputs
 from lab.operators.contraction import ContractionProblem
 from lab.operators.softmax import SoftmaxProblem
@@ -88,6 +88,14 @@ def _naive_softmax(problem: Mapping[str, Scalar], site: BaselineSite) -> Baselin
     return naive_baseline(SoftmaxProblem.restored(problem), site.pointers, site.stream.handle)
 
 
+def _jit_softmax(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
+    return compiled_baseline(SoftmaxProblem.restored(problem), site.pointers, site.stream.handle, TORCH_JIT)
+
+
+def _compiled_softmax(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
+    return compiled_baseline(SoftmaxProblem.restored(problem), site.pointers, site.stream.handle, TORCH_COMPILE)
+
+
 def _torch_einsum(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
     return einsum_baseline(ContractionProblem.restored(problem), site.pointers, site.stream.handle)
 
@@ -106,6 +114,8 @@ MAKERS: Final[Mapping[tuple[str, str], Maker]] = MappingProxyType(
         (TORCH, "softmax"): _torch_softmax,
         (TORCH, "contraction"): _torch_einsum,
         (TORCH_NAIVE, "softmax"): _naive_softmax,
+        (TORCH_JIT, "softmax"): _jit_softmax,
+        (TORCH_COMPILE, "softmax"): _compiled_softmax,
         (TRITON, "softmax"): _triton_softmax,
     }
 )

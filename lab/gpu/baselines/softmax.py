@@ -9,6 +9,7 @@ from typing import Any, Final
 from lab.base.warp import WARP_SIZE
 from lab.gpu.baselines.torch import flat_tensor, module, torch_with_cuda
 from lab.gpu.device.backend import Baseline, BaselineMissingError, Enqueue
+from lab.measured.baselines import TORCH_JIT
 from lab.operators.softmax import SoftmaxProblem
 
 _WHOLE_ROW: Final = 32768
@@ -97,6 +98,51 @@ def naive_baseline(problem: SoftmaxProblem, pointers: Mapping[str, int], stream:
     return Baseline(
         "torch-naive", f"torch {torch.__version__}", "", f"five operations, which move {moved} bytes", launch
     )
+
+
+def compiled_baseline(problem: SoftmaxProblem, pointers: Mapping[str, int], stream: int, name: str) -> Baseline:
+    """Compute a float32 softmax by the operations of `naive_baseline`, compiled by PyTorch.
+
+    Args:
+        problem: The softmax.
+        pointers: Device addresses of X and Y.
+        stream: CUstream as an integer.
+        name: `TORCH_JIT` (torch.jit.script) or `TORCH_COMPILE` (torch.compile, for these very shapes).
+
+    Raises:
+        BaselineMissingError: PyTorch is not installed, finds no GPU, or cannot compile it, or elements are of 16 bits.
+    """
+    torch = torch_with_cuda()
+    if problem.dtype != "float32":
+        raise BaselineMissingError(f"the baseline {name} computes float32, not {problem.dtype}")
+    x, y = (_tensor(torch, pointers[n], problem, stride) for n, stride in (("X", problem.ldx), ("Y", problem.ldy)))
+    own = torch.cuda.ExternalStream(stream)
+    function = _torch_functions().softmax_into
+    try:
+        if name == TORCH_JIT:
+            made = torch.jit.script(function)
+        else:
+            torch.compiler.reset()  # it gives up compiling a function for more than a few shapes
+            made = torch.compile(function, fullgraph=True, dynamic=False)
+
+        def launch() -> None:
+            with torch.cuda.stream(own):
+                made(x, y)
+
+        for _ in range(_WARM_UP):  # TorchScript watches the first executions before it fuses
+            launch()
+    except Exception as error:  # whatever its compilers raise, the sweep goes on without it
+        raise BaselineMissingError(f"{name} fails: {type(error).__name__}: {error}") from error
+    own.synchronize()
+    by = "torch.jit.script" if name == TORCH_JIT else "torch.compile"
+    return Baseline(name, f"torch {torch.__version__}", by, "the operations of torch-naive, compiled", launch)
+
+
+_WARM_UP: Final = 3
+
+
+def _torch_functions() -> ModuleType:
+    return module("lab.gpu.baselines.softmax_torch")
 
 
 def triton_baseline(

@@ -34,9 +34,8 @@ def test_every_baseline_has_a_maker_for_each_of_its_operators(registry):
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(registry, cuda):
-    with pytest.raises(
-        BaselineMissingError, match="there is no baseline 'mkl'; accepted: cublas, copy, torch, torch-naive, triton"
-    ):
+    accepted = "cublas, copy, torch, torch-naive, torch-jit, torch-compile, triton"
+    with pytest.raises(BaselineMissingError, match=f"there is no baseline 'mkl'; accepted: {accepted}"):
         registry.make("mkl", "gemm", {}, site(registry, cuda))
 
 
@@ -62,6 +61,8 @@ def test_an_operator_that_a_baseline_does_not_compute_is_named(registry, cuda, n
         ("torch", "softmax", {"m": 2, "n": 3}, "torch cannot be imported"),
         ("torch", "contraction", {"einsum": "ik,kj->ij", "i": 2, "j": 3, "k": 4}, "torch cannot be imported"),
         ("torch-naive", "softmax", {"m": 2, "n": 3}, "torch cannot be imported"),
+        ("torch-jit", "softmax", {"m": 2, "n": 3}, "torch cannot be imported"),
+        ("torch-compile", "softmax", {"m": 2, "n": 3}, "torch cannot be imported"),
         ("triton", "softmax", {"m": 2, "n": 3}, "torch cannot be imported"),
     ],
 )

@@ -10,7 +10,14 @@ import pytest
 from fake_torch import FakeTorch
 
 from lab.gpu.baselines import softmax
-from lab.gpu.baselines.softmax import naive_baseline, naive_elements, torch_baseline, triton_baseline, warp_counts
+from lab.gpu.baselines.softmax import (
+    compiled_baseline,
+    naive_baseline,
+    naive_elements,
+    torch_baseline,
+    triton_baseline,
+    warp_counts,
+)
 from lab.gpu.device.backend import BaselineMissingError
 from lab.operators.builtin import operator
 
@@ -70,6 +77,55 @@ def test_five_operations_are_for_single_precision_and_may_fail(torch):
     problem, _, pointers = loaded()
     with pytest.raises(BaselineMissingError, match="torch's operations fail: CUDA out of memory"):
         naive_baseline(problem, pointers, 0)
+
+
+@pytest.fixture
+def compilers(monkeypatch, torch):
+    """PyTorch's two compilers, which give a function back as it is, and what they were asked."""
+    asked: list[object] = []
+
+    def reset():
+        asked.append("reset")
+
+    def compiled(function, **options):
+        asked.append(options)
+        return function
+
+    def into(x, y):
+        powers = torch.exp(torch.sub(x, torch.amax(x, 1, keepdim=True)))
+        torch.div(powers, torch.sum(powers, 1, keepdim=True), out=y)
+
+    torch.jit = SimpleNamespace(script=compiled)
+    torch.compile, torch.compiler = compiled, SimpleNamespace(reset=reset)
+    monkeypatch.setattr(softmax, "_torch_functions", lambda: SimpleNamespace(softmax_into=into))
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("name", "by", "asked"),
+    [
+        ("torch-jit", "torch.jit.script", [{}]),
+        ("torch-compile", "torch.compile", ["reset", {"fullgraph": True, "dynamic": False}]),
+    ],
+)
+def test_operations_that_torch_compiles_compute_the_operator(torch, compilers, name, by, asked):
+    problem, inputs, pointers = loaded()
+    baseline = compiled_baseline(problem, pointers, 42, name)
+    assert (baseline.name, baseline.library, baseline.kernel) == (name, "torch 2.0", by)
+    assert compilers == asked
+    assert torch.streams == [42]
+    error, tolerance, worst = SOFTMAX.verify(problem, SOFTMAX.reference(problem, inputs), inputs.arrays)
+    assert error <= tolerance, worst
+
+
+def test_what_torch_cannot_compile_is_a_missing_baseline(torch, compilers):
+    problem, _, pointers = loaded(dtype="float16")
+    with pytest.raises(BaselineMissingError, match="torch-jit computes float32, not float16"):
+        compiled_baseline(problem, pointers, 0, "torch-jit")
+    torch.fails = True
+    problem, _, pointers = loaded()
+    with pytest.raises(BaselineMissingError, match="torch-compile fails: RuntimeError: CUDA out of memory"):
+        compiled_baseline(problem, pointers, 0, "torch-compile")
 
 
 class Kernel:

@@ -67,7 +67,7 @@ def test_a_job_is_checked_and_timed(backend, cuda):
     assert measurement_of(answer.result).samples.median == 2.0
     assert measurement_of(answer.result).cache == "cold"
     assert measurement_of(answer.result).before.sm_clock_mhz == 1980
-    accepted = "cublas, copy, torch, torch-naive, triton"
+    accepted = "cublas, copy, torch, torch-naive, torch-jit, torch-compile, triton"
     assert baseline_of(answer.result).note == f"there is no baseline 'fake'; accepted: {accepted}"
     assert [message.activity for message in said][-1] == "measurement"
 
