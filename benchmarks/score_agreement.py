@@ -16,7 +16,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from statistics import median
 
-import count_reuse  # the modules beside this one
+import count_again  # the modules beside this one
 import read_chains
 from scipy.stats import spearmanr
 
@@ -99,10 +99,10 @@ def points_of(name: str) -> tuple[Point, ...]:
 def scored_records(name: str) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
     """A committed report, its records as light as scores need them."""
     kept = published.read_records(ROOT / "reports" / "h200" / name)
-    later = count_reuse.read().get(name, {})
+    later = count_again.read(name)
     chains = read_chains.read()
     full = (
-        read_chains.with_chains(count_reuse.with_reuse(_with_work(record, kept.run.operator), later), chains)
+        read_chains.with_chains(count_again.with_counts(_with_work(record, kept.run.operator), later), chains)
         for record in kept.records
     )
     return kept.run, tuple(map(lean, full))
@@ -289,7 +289,8 @@ launch, the occupancy and the GPU's rates.
 | integer, compare; convert; special; shuffle | 64; 32; 16; 32 lanes a cycle | the same; experiments/micro/pipes |
 | load/store units | memory instructions, one a cycle | `lab/hardware/gpus.py` |
 | shared memory | wavefronts as executed, one a cycle | `lab/hardware/gpus.py`, [fidelity](fidelity.md) |
-| L1 tags | lines of 128 B, one a cycle | experiments/micro/l1_reuse |
+| L1 | passes through its banks, one a cycle; lines of 128 B, 2.8 a cycle | l1_reuse, random_sectors |
+| instruction fetch | instructions of code beyond 32 KB and beyond 128 KB | experiments/micro/code_size |
 | L2 reads | sectors that L1 misses (`lab/store/caches.py`), 36 B a cycle, 20 B scattered | experiments/micro |
 | L2 writes | stored sectors, 24 B a cycle | `lab/hardware/latencies.py` |
 | atomics (whole GPU) | see below | experiments/micro/atomics_global |

@@ -155,8 +155,14 @@ def lists() -> str:
         ("kernels from elsewhere, their residuals in view", _all(TUNED)),
         ("kernels from elsewhere, held out; their errors set the intervals", _all(KNOWN)),
         ("kernels from elsewhere, measured when the model was done", _all(UNSEEN)),
+        ("kernels from elsewhere, predicted before they ran; their residuals in view since", _all(newest())),
     ]
     return "\n".join([HEADER, *(row(*one) for one in rows)])
+
+
+def newest() -> tuple[str, ...]:
+    """The kernels of the newest page of predictions."""
+    return tuple(f"others/{name}" for name in committed(PREDICTED[0].read_text(encoding="utf-8")))
 
 
 def _all(names: Sequence[str]) -> list[Sweep]:

@@ -251,10 +251,9 @@ def _samples(context: FlowContext, variant: InspectedVariant, given: Problem) ->
     """Problems that fill blocks, tiles and warps as the real one does, the largest first.
 
     An emulated problem has awkward sizes, to find faults. How its data fills blocks is then no measure of the real one.
-    None are made for what the model of the schedulers estimates by operations alone.
+    They are only for kernels of a user's own: fields of other operators depend on each other.
     """
-    computed = context.experiment.operator
-    if variant.model is not None and not isinstance(computed, Declared) and computed.merit is Merit.TFLOPS:
+    if not isinstance(context.experiment.operator, Declared):
         return ()
     sizes = smaller_sizes(given, variant.planned.point.problem.values)
     found: list[Sample] = []

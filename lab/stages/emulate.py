@@ -210,8 +210,8 @@ def _sampled(task: EmulationTask, ptx: str, counts: Sequence[ExecutedCounts]) ->
     return SampleRecord(sample.problem, steps, needed, flops, whole, of_block), ""
 
 
-_MOMENT: Final = 500_000
-"""Warp instructions that the interpreter executes in some tenth of a second."""
+_MOMENT: Final = 750_000
+"""Warp instructions that the interpreter executes in some tenths of a second."""
 
 
 def _is_quick(counts: Sequence[ExecutedCounts]) -> bool:
