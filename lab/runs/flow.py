@@ -243,12 +243,12 @@ def _halved(context: FlowContext, variant: InspectedVariant, given: Problem) -> 
     return tuple(found)
 
 
-_SAMPLES: Final = (4, 2, 1)
+_SAMPLES: Final = (1, 2, 4)
 """How many times as large as the emulated problem's the sizes of samples are at least, where they differ."""
 
 
 def _samples(context: FlowContext, variant: InspectedVariant, given: Problem) -> tuple[Sample, ...]:
-    """Problems that fill blocks, tiles and warps as the real one does, the largest first.
+    """Problems that fill blocks, tiles and warps as the real one does, the least first.
 
     An emulated problem has awkward sizes, to find faults. How its data fills blocks is then no measure of the real one.
     They are only for kernels of a user's own: fields of other operators depend on each other.
@@ -275,9 +275,8 @@ def _resized(
     point, computed = variant.planned.point, context.experiment.operator
     with contextlib.suppress(UserError):
         small = computed.for_parameters(computed.problem({**given, **sizes}), point.parameters)
-        return Instance(point.kernel.template, point.parameters, small).launches.built(variant.planned.known), dict(
-            small
-        )
+        launches = Instance(point.kernel.template, point.parameters, small).launches
+        return launches.built(variant.planned.known), dict(small)
     return None
 
 

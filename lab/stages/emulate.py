@@ -108,8 +108,8 @@ class EmulationTask:
         whole: The problem is not made small: the compiled engine executes it, without trying the
             interpreter first.
         halved: Smaller problems that are executed for their counts alone.
-        samples: Problems that say more of the real one, the largest first: one that takes a moment only is executed for
-            its counts.
+        samples: Problems that say more of the real one, the least first: the largest that takes a moment only is
+            executed for its counts.
     """
 
     launches: Launches
@@ -181,37 +181,60 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
 
 
 def _sampled(task: EmulationTask, ptx: str, counts: Sequence[ExecutedCounts]) -> tuple[SampleRecord | None, str]:
-    """Execute the largest sample that takes a moment only, where there is one that the kernel bears.
+    """Execute samples, from the least on, while they take a moment only, and keep the counts of the last.
 
-    Its outputs are compared with nothing. A fault would spoil its counts.
+    How the work grew from the last one to this one says whether the next will take too long; at first it is taken to
+    grow with the size. Their outputs are compared with nothing. A fault would spoil the counts.
 
     Returns:
-        Its counts, and what must be said of it.
+        What was counted, if a sample was short enough and the kernel bears it; and what must be said of it.
     """
-    warps = sum(one.warps for one in counts)
-    sample = next((one for one in task.samples if warps * one.ratio <= _MOMENT), None)
-    if sample is None:
+    warps, ratio, power, last = sum(one.warps for one in counts), 1.0, 1.0, None
+    for sample in task.samples:
+        if warps * (sample.ratio / ratio) ** power > _MOMENT:
+            break
+        steps, faulty = _of_sample(task, sample, ptx)
+        if faulty:
+            return None, faulty
+        if not steps:
+            break
+        before, warps = warps, sum(step.executed.warps for step in steps if step.executed is not None)
+        power = max(1.0, math.log(warps / before) / math.log(sample.ratio / ratio)) if warps > before else 1.0
+        ratio, last = sample.ratio, (sample, steps)
+    if last is None:
         return None, ""
+    sample, steps = last
+    larger = replace(task, launches=sample.launches, problem=sample.problem, halved=sample.halved, samples=())
+    computed = operator(task.operator)
+    problem = computed.restored(sample.problem)
+    needed, flops = computed.bytes_moved(problem), computed.flops(problem)
+    return SampleRecord(sample.problem, steps, needed, flops, *_growth(larger, ptx, steps)), ""
+
+
+def _of_sample(task: EmulationTask, sample: Sample, ptx: str) -> tuple[tuple[EmulatedStep, ...], str]:
+    """Execute a sample; no steps where it is too large or the kernel does not bear it, with what must be said of it."""
     larger = replace(task, launches=sample.launches, problem=sample.problem, halved=sample.halved, samples=())
     try:
         computed = operator(task.operator)
         problem = computed.restored(sample.problem)
+        if computed.bytes_moved(problem) > _MOST_BYTES:
+            return (), ""
         memory = _Memory(computed.inputs(problem, task.seed), sample.launches)
         done = _executed(ptx, sample.launches, memory, trace=True)
     except LabError:  # a kernel need not bear every size
-        return None, ""
+        return (), ""
     if done[-1].findings:
         first = done[-1].findings[0]
         sizes = ", ".join(f"{name} = {size}" for name, size in sample.problem.items() if size != task.problem.get(name))
-        return None, f"with {sizes}, executed for its counts: {first.kind} at PTX line {first.line}: {first.detail}"
-    steps = _steps(larger, done)
-    whole, of_block = _growth(larger, ptx, steps)
-    needed, flops = computed.bytes_moved(problem), computed.flops(problem)
-    return SampleRecord(sample.problem, steps, needed, flops, whole, of_block), ""
+        return (), f"with {sizes}, executed for its counts: {first.kind} at PTX line {first.line}: {first.detail}"
+    return _steps(larger, done), ""
 
 
 _MOMENT: Final = 750_000
 """Warp instructions that the interpreter executes in some tenths of a second."""
+
+_MOST_BYTES: Final = 64 << 20
+"""Least bytes of a sample whose inputs are made in a moment."""
 
 
 def _is_quick(counts: Sequence[ExecutedCounts]) -> bool:

@@ -126,7 +126,7 @@ def test_each_size_that_the_cpu_has_smaller_is_halved_for_every_eighth_variant(c
     assert (half.name, half.ratio, half.problem["n"], half.problem["rows"]) == ("n", 2.0, 20, 1)
     assert half.launches.steps[0].grid == (1, 1, 1)
     assert flow.emulation_task(own, replace(variant, planned=second)).halved == ()
-    largest, middle, least = flow.emulation_task(own, replace(variant, planned=first)).samples
+    least, middle, largest = flow.emulation_task(own, replace(variant, planned=first)).samples
     assert [(one.problem["n"], one.problem["rows"]) for one in (largest, middle, least)] == [
         (256, 3),
         (128, 1),
@@ -134,7 +134,7 @@ def test_each_size_that_the_cpu_has_smaller_is_halved_for_every_eighth_variant(c
     ]
     assert (largest.ratio, largest.launches.steps[0].grid) == (256 / 40 * 3, (8, 1, 1))
     assert [half.problem["n"] for half in largest.halved] == [128, 256]
-    assert not flow.emulation_task(own, replace(variant, planned=second)).samples[0].halved
+    assert not flow.emulation_task(own, replace(variant, planned=second)).samples[-1].halved
 
 
 TASK = EmulationTask(Launches(()), "gemm", {}, 0, {})

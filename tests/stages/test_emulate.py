@@ -276,11 +276,11 @@ $done:
 
 
 def sampled(compared, **changes):
-    """A task with samples of 2 and 16 times its problem, whose launches have as many blocks more."""
+    """A task with samples of 2 and 16 times its problem, whose launches have as many blocks."""
     (step,) = compared.launches.steps
     samples = [
         Sample(ratio, replace(compared.launches, steps=(replace(step, grid=(ratio * step.grid[0], 1, 1)),)), problem)
-        for ratio, problem in ((16, {**compared.problem, "m": 16}), (2, {**compared.problem, "m": 2}))
+        for ratio, problem in ((2, {**compared.problem, "m": 2}), (16, {**compared.problem, "m": 16}))
     ]
     return replace(compared, samples=tuple(samples), **changes)
 
@@ -294,9 +294,14 @@ def test_the_largest_sample_that_takes_a_moment_is_executed_for_its_counts(compa
     assert done.sample.problem["m"] == 16
     assert done.sample.launches[0].launch.grid[0] == 16 * once.launches[0].launch.grid[0]
     assert done.sample.launches[0].executed.warps > once.executed.warps
-    monkeypatch.setattr("lab.stages.emulate._MOMENT", 2 * once.executed.warps)
+    monkeypatch.setattr("lab.stages.emulate._MOMENT", 4 * once.executed.warps)
     assert emulate(sampled(compared), PTX).sample.problem["m"] == 2
+    monkeypatch.setattr("lab.stages.emulate._MOMENT", 16 * once.executed.warps)
+    assert emulate(sampled(compared), PTX).sample.problem["m"] == 16
     monkeypatch.setattr("lab.stages.emulate._MOMENT", once.executed.warps)
+    assert emulate(sampled(compared), PTX).sample is None
+    monkeypatch.setattr("lab.stages.emulate._MOMENT", 1 << 20)
+    monkeypatch.setattr("lab.stages.emulate._MOST_BYTES", 7)
     assert emulate(sampled(compared), PTX).sample is None
 
 
@@ -312,7 +317,7 @@ $fine:
     done = emulate(sampled(compared, reference=replace(compared.reference, ptx=faulty)), faulty)
     assert not done.fault
     assert done.sample is None
-    assert any(note.startswith("with m = 16, executed for its counts: ") for note in done.notes)
+    assert any(note.startswith("with m = 2, executed for its counts: ") for note in done.notes)
 
 
 def test_a_kernel_need_not_bear_its_sample(compared):
@@ -320,3 +325,16 @@ def test_a_kernel_need_not_bear_its_sample(compared):
     (step,) = task.launches.steps
     missing = replace(task.samples[0], launches=replace(task.launches, steps=(replace(step, entry="no"),)))
     assert emulate(replace(task, samples=(missing,)), PTX) == emulate(compared, PTX)
+
+
+def test_samples_end_where_the_work_grows_too_fast(compared, monkeypatch):
+    """The work is the square of the size: 4 times from the first sample on, which is taken for twice."""
+    (step,) = compared.launches.steps
+    samples = tuple(
+        Sample(ratio, replace(compared.launches, steps=(replace(step, grid=(ratio**2, 1, 1)),)), compared.problem)
+        for ratio in (2, 4)
+    )
+    once = emulate(compared, PTX).executed.warps
+    monkeypatch.setattr("lab.stages.emulate._MOMENT", 15 * once)  # 4 are executed, 16 are foreseen
+    done = emulate(replace(compared, samples=samples), PTX)
+    assert done.sample.launches[0].launch.grid == (4, 1, 1)
