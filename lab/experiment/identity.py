@@ -44,6 +44,7 @@ IGNORED: Mapping[tuple[str, str], str] = {
     ("Parameter", "values"): "which values are allowed; this variant's is among the point's parameters",
     ("Parameter", "min"): "which values are allowed; this variant's is among the point's parameters",
     ("Parameter", "max"): "which values are allowed; this variant's is among the point's parameters",
+    ("Parameter", "words"): "which values are allowed; this variant's is among the point's parameters",
 }
 """Type and field to the reason why it decides nothing of a record."""
 

@@ -45,7 +45,10 @@ TENSOR_MAP = "tensor_map"
 
 
 class Parameter(Strict):
-    """One parameter of a template."""
+    """One parameter of a template.
+
+    `words` are accepted besides the numbers of an int or a float, such as `occupancy` in place of a number of blocks.
+    """
 
     type: Literal["int", "float", "bool", "str", "mapping"]
     default: Scalar
@@ -53,9 +56,16 @@ class Parameter(Strict):
     values: list[Scalar] | None = None
     min: float | None = None
     max: float | None = None
+    words: list[str] = Field(default_factory=list)
 
     def refuses(self, value: object) -> str | None:
         """Say what would be accepted instead of `value`; None when it is accepted."""
+        if value in self.words:
+            return None
+        refused = self._refuses(value)
+        return refused if refused is None else " or ".join([refused, *self.words])
+
+    def _refuses(self, value: object) -> str | None:
         kind = {"int": int, "float": (int, float), "bool": bool, "str": str, "mapping": str}[self.type]
         is_bool = isinstance(value, bool)
         if not isinstance(value, kind) or (is_bool and self.type != "bool"):  # type: ignore[arg-type]

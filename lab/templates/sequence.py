@@ -9,8 +9,8 @@ A front matter or a library declares launches and scratch buffers with expressio
   too may decide that, never a size of the problem.
 - A workspace buffer holds NaN bytes (0xFF) when the variant's data is uploaded, and afterwards whatever the last launch
   left there; one declared with `zero` is set to zero bytes before every sequence, and that memset is timed.
-- A grid may name `resident_blocks`, the blocks of its kernel that the GPU holds at once; it is made once the kernel is
-  built.
+- A grid may name `resident_blocks`, the blocks of its kernel that the GPU holds at once. Where its value depends on
+  that, the grid is made once the kernel is built.
 - A name among the arguments may be an expression in braces: each word of its value names one argument.
 """
 
@@ -266,7 +266,9 @@ def _takes_place(launch: DeclaredLaunch, scope: Scope) -> bool:
 
 def _launch(one: DeclaredLaunch, scope: Scope) -> Launch:
     sizes, path = xyz(one.grid, 1), (*one.path, "grid")
-    waits = any(_names_residents(size, path, scope) for size in sizes)
+    names_residents = any(_names_residents(size, path, scope) for size in sizes)
+    unbuilt = _hiding(frozenset({RESIDENT_BLOCKS}), scope) if names_residents else scope
+    waits = names_residents and not all(_has_value(size, path, unbuilt) for size in sizes)
     block = _legal(xyz(one.block, 1), (*one.path, "block"), _MOST_BLOCK, scope)
     if math.prod(block) > _MOST_THREADS:
         accepted = f"at most {_MOST_THREADS} threads"
@@ -279,7 +281,7 @@ def _launch(one: DeclaredLaunch, scope: Scope) -> Launch:
     moved = one.bytes_moved
     return Launch(
         scope.filled(one.entry, (*one.path, "kernel")),
-        (1, 1, 1) if waits else _legal(sizes, path, _MOST_GRID, scope),
+        (1, 1, 1) if waits else _legal(sizes, path, _MOST_GRID, unbuilt),
         block,
         scope.size(one.shared_bytes, (*one.path, "shared_bytes"), most=_MOST_SHARED),
         arguments,
@@ -375,9 +377,17 @@ def _buffer(one: DeclaredBuffer, scope: Scope) -> Workspace:
 
 def _known_to_kernel(expression: Expression, path: Key, scope: Scope) -> bool:
     """Whether an expression has a value without the sizes of the problem."""
-    hidden = {name: object() if name in scope.sizes else value for name, value in scope.names.items()}
+    return _has_value(expression, path, _hiding(scope.sizes, scope))
+
+
+def _hiding(names: frozenset[str], scope: Scope) -> Scope:
+    """A scope in which some names have no value that an operation takes."""
+    return replace(scope, names={**scope.names, **{name: object() for name in names}})
+
+
+def _has_value(expression: Expression, path: Key, scope: Scope) -> bool:
     try:
-        replace(scope, names=hidden).evaluate(expression, path)
+        scope.evaluate(expression, path)
     except UserError:
         return False
     return True

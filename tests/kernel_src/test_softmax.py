@@ -25,6 +25,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Scalar]]] = {
     "block, two rows": ("fused", {"threads": 64, "rows_per_block": 2, "items": 14, "persistent": 2}),
     "block of 1024": ("fused", {"threads": 1024, "items": 1}),
     "staged": ("staged", {"threads": 64, "items": 6, "stages": 3, "persistent": 3}),
+    "staged, as many as the SMs hold": ("staged", {"threads": 64, "items": 6, "persistent": "occupancy"}),
     "staged, one warp": ("staged", {"threads": 32, "items": 14, "persistent": 7}),
     "twice": ("twice", {"threads": 64, "unroll": 2}),
     "twice, forwards": ("twice", {"threads": 128, "unroll": 1, "backwards": False, "persistent": 4}),

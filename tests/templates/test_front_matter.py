@@ -233,6 +233,9 @@ def test_parameters_know_what_they_accept():
     assert [v for v in (0, 9, 10, -1, 1.5, True, "1") if parameter.refuses(v) is None] == [0, 9]
     assert parameter.refuses(10) == "int from 0 to 9"
     assert kernels.Parameter(type="float", default=1.0, help="h", min=0.5).refuses(0) == "float of at least 0.5"
+    worded = kernels.Parameter(type="int", default=0, help="h", min=0, max=9, words=["occupancy"])
+    assert [v for v in (9, "occupancy", 10, "9") if worded.refuses(v) is None] == [9, "occupancy"]
+    assert worded.refuses(10) == "int from 0 to 9 or occupancy"
     assert kernels.Parameter(type="int", default=1, help="h", max=4096).refuses(4097) == "int of at most 4096"
     switch = kernels.Parameter(type="bool", default=True, help="h")
     assert [v for v in (True, False, 1, "true") if switch.refuses(v) is None] == [True, False]

@@ -158,3 +158,15 @@ def test_a_division_that_is_not_whole_is_told_how_to_round() -> None:
 def test_expressions_in_the_name_of_a_kernel_are_values() -> None:
     (step,) = resolved([replace(launch(), entry="add<float, {m + 1}, {m > 0}>")], (), scope()).steps
     assert re.fullmatch(r"add<float, \d+, true>", step.entry)
+
+
+def test_a_grid_waits_for_the_build_only_where_its_value_depends_on_it() -> None:
+    one = launch(grid=("resident_blocks if persistent == 'occupancy' else min(n, persistent)",))
+    waiting = resolved([one], (), scope(persistent="occupancy"))
+    assert waiting.wait_for_occupancy
+    grid = waiting.steps[0].resident_grid
+    assert grid is not None
+    assert grid.of(5) == (5, 1, 1)
+    numbered = resolved([one], (), scope(persistent=2))
+    assert not numbered.wait_for_occupancy
+    assert numbered.steps[0].grid == (2, 1, 1)

@@ -154,3 +154,26 @@ def test_an_architecture_without_a_gpu_in_the_table_is_told(read):
     with pytest.raises(UserError, match="the table has no product of sm_103") as caught:
         flow.inspect(FlowContext(experiment, None, emulate=True), unknown, outcome, None)
     assert "k.yaml:6" in str(caught.value)
+
+
+TEMPLATE = """question: q
+operator: softmax
+problem: {m: 100000, n: 1024}
+kernels:
+  - {template: softmax/TEMPLATE.cu.j2, parameters: {cluster: [1, 8], persistent: [24, occupancy]}}
+archs: [sm_90]
+"""
+
+
+@pytest.mark.parametrize("sms", [H200_SMS, 78])
+@pytest.mark.parametrize("template", ["fused", "staged", "twice"])
+def test_the_softmax_templates_keep_every_sm_at_work(tmp_path, monkeypatch, template, sms):
+    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "cache"))
+    experiment = from_text(TEMPLATE.replace("TEMPLATE", template), tmp_path / "t.yaml")
+    _, variants = inspected(experiment, a_gpu(sms))
+    for variant in variants:
+        given, launch = variant.record.parameters, variant.record.launch
+        held = variant.record.prediction.blocks_per_sm * sms
+        cluster = given["cluster"]
+        wanted = held // cluster * cluster if given["persistent"] == "occupancy" else 24
+        assert launch.grid == (wanted, 1, 1)
