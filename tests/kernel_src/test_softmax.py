@@ -8,6 +8,7 @@ import pytest
 
 from lab.base.expressions import Scalar
 from lab.operators.builtin import operator
+from lab.operators.softmax import ITEM_BYTES
 from lab.stages.emulate import EmulationTask, emulate
 from lab.templates import front_matter as kernels
 from lab.templates.instance import Instance
@@ -38,6 +39,19 @@ VARIANTS: dict[str, tuple[str, dict[str, Scalar]]] = {
         "fused",
         {"threads": 32, "cluster": 2, "items": 3, "shared_items": 4, "persistent": 6},
     ),
+    "shifted": ("fused", {"threads": 64, "items": 6, "shifted": True, "persistent": 3}),
+    "shifted, a warp a row": (
+        "fused",
+        {"threads": 32, "rows_per_block": 4, "items": 10, "shifted": True, "exponential": "expf"},
+    ),
+    "shifted, in a cluster, partly in shared memory": (
+        "fused",
+        {"threads": 32, "cluster": 2, "items": 3, "shared_items": 4, "shifted": True, "streaming": True},
+    ),
+    "shifted vectors of eight": (
+        "fused",
+        {"threads": 32, "rows_per_block": 2, "items": 4, "vector_width": 8, "shifted": True},
+    ),
     "vectors of eight": ("fused", {"threads": 32, "rows_per_block": 4, "items": 4, "vector_width": 8}),
 }
 SIZES: list[dict[str, Scalar]] = [
@@ -47,6 +61,8 @@ SIZES: list[dict[str, Scalar]] = [
     {"m": 22, "n": 256, "ldx": 264, "values": "special"},
     {"m": 5, "n": 1004, "ldx": 1008, "ldy": 1012},
     {"m": 3, "n": 1536},
+    {"m": 9, "n": 777, "values": "special"},
+    {"m": 21, "n": 131, "ldx": 135, "ldy": 139, "values": "special"},
 ]
 
 
@@ -93,7 +109,7 @@ def test_every_template_compiles_without_warnings_and_is_right_and_clean(variant
         assert done.unsupported == ""
         assert done.fault == "", f"{size}: {done.fault}"
         assert done.verification.passed
-    if variant == "vectors of eight" and dtype == "float32":
+    if variant.endswith("vectors of eight") and dtype == "float32":
         assert seen == 0  # 32 bytes are more than one instruction moves
     else:
         assert seen >= len(sizes) - 2
@@ -161,3 +177,30 @@ def test_rows_that_are_too_long_are_left_out():
     parameters = template.completed({"threads": 256, "items": 4})
     assert Instance(template, parameters, SOFTMAX.problem({"m": 4, "n": 4096})).unmet() is None
     assert "fit" in Instance(template, parameters, SOFTMAX.problem({"m": 4, "n": 4097})).unmet().because
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_shifted_vectors_move_a_row_of_any_length_in_few_requests_and_sectors(dtype):
+    m, n, problem = 16, 5003, SOFTMAX.problem({"m": 16, "n": 5003, "dtype": dtype})
+    given = {"threads": 256, "items": 5}
+    memory = executed("fused", {**given, "shifted": True}, problem).executed.memory
+    apart = executed("fused", given, problem).executed.memory
+    for access in ("global.load", "global.store"):
+        shifted, single = memory[access], apart[access]
+        assert shifted.bytes_used == single.bytes_used == m * n * ITEM_BYTES[dtype]
+        # a warp takes 128 elements of a row with each request, and one request more for those outside the vectors
+        assert shifted.requests <= m * (-(-n // 128) + 1) < 0.3 * single.requests
+        # twice are touched only sectors that vectors share with the elements before and behind them
+        assert shifted.sectors <= m * (n * ITEM_BYTES[dtype] // 32 + 3) < 0.9 * single.sectors
+
+
+def test_rows_of_unequal_alignment_have_no_shifted_form():
+    template = kernels.load("softmax/fused.cu.j2", ROOTS)
+    parameters = template.completed({"shifted": True, "threads": 32, "rows_per_block": 4, "items": 8})
+
+    def entry(**leading):
+        return Instance(template, parameters, SOFTMAX.problem({"m": 4, "n": 777, **leading})).launches.entries
+
+    assert entry() == ("softmax_shifted",)
+    assert entry(ldx=778, ldy=782) == ("softmax_shifted",)
+    assert entry(ldx=778) == ("softmax_scalar",)

@@ -24,6 +24,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "part of a warp": ("fused", {"threads": 8, "rows_per_block": 16, "items": 16, "vector_width": 2}),
     "warp": ("fused", {"threads": 32, "rows_per_block": 4, "items": 12}),
     "block": ("fused", {"threads": 256, "items": 2, "streaming": True}),
+    "shifted": ("fused", {"threads": 256, "items": 2, "shifted": True}),
     "block, expf": ("fused", {"threads": 64, "rows_per_block": 2, "items": 6, "exponential": "expf", "persistent": 3}),
     "cluster": ("fused", {"threads": 128, "cluster": 4, "items": 1, "persistent": 16}),
     "staged": ("staged", {"threads": 128, "items": 3, "stages": 2}),
