@@ -8,23 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from lab.measured.timing import Merit
-from lab.operators.base import STORED_AS, Array, Expected, Extent, Floats, Inputs, Operator, Problem
-from lab.operators.bfloat16 import BF16_NAN, from_float32, to_float32
-from lab.operators.matrices import check_leading, worst_element
+from lab.operators.base import Expected, Extent, Floats, Inputs, Problem
+from lab.operators.matrices import check_leading
+from lab.operators.rows import ITEM_BYTES, LEAST, UNIT, RowOperator, empty, rows_of, stored, values_of
 
-ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
-UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""Unit roundoff of each element type: half the distance from 1 to the next larger number."""
-LEAST = {"float32": 2.0**-126, "float16": 2.0**-25, "bfloat16": 2.0**-126}
-"""Absolute error of a result too small to have its full precision: half the least subnormal of float16; the least
-normal number of the others, since CUDA's fast exponential flushes subnormal results to zero."""
 _SPECIAL_ROWS = 10
 _CHUNK = 1 << 19
 """Elements that the reference computes at a time: a few arrays of them stay in a core's cache."""
@@ -58,12 +52,13 @@ class SoftmaxProblem(Problem):
 
 
 @dataclass(frozen=True)
-class Softmax(Operator[SoftmaxProblem]):
+class Softmax(RowOperator[SoftmaxProblem]):
     """The operator `softmax`."""
 
     name = "softmax"
     merit = Merit.BANDWIDTH
     problem_type = SoftmaxProblem
+    output, leading = "Y", "ldy"
 
     def inputs(self, problem: SoftmaxProblem, seed: int) -> Inputs:
         """Fill X as `contents` says, Y and all padding with NaN; bfloat16 as its bits.
@@ -77,34 +72,17 @@ class Softmax(Operator[SoftmaxProblem]):
         values = rng.standard_normal((m, n), dtype=np.float32)
         if problem.contents == "special":
             _make_special(values, rng, largest=1e38 if dtype != "float16" else 6e4)
-        x, y = (_empty(m * stride, dtype) for stride in (problem.ldx, problem.ldy))
-        _rows(x, m, n, problem.ldx)[...] = _stored(values, dtype)
+        x, y = (empty(m * stride, dtype) for stride in (problem.ldx, problem.ldy))
+        rows_of(x, m, n, problem.ldx)[...] = stored(values, dtype)
         scalars = {key: problem[key] for key in ("m", "n", "ldx", "ldy")}
         return Inputs(scalars=scalars, arrays={"X": x, "Y": y}, outputs=("Y",))
 
     def reference(self, problem: SoftmaxProblem, inputs: Inputs) -> Mapping[str, Expected]:
-        """Compute softmax in float64 of X as it is stored; the scale is the error bound that `verify` explains."""
-        m, n, dtype = problem.m, problem.n, problem.dtype
-        x = _rows(inputs.arrays["X"], m, n, problem.ldx)
-        values, scale = np.empty((m, n)), np.empty((m, n))
-        step = max(1, _CHUNK // n)
+        """Compute softmax in float64 of X as it is stored, with a bound of each element's error.
 
-        def some(first: int) -> None:
-            rows = slice(first, first + step)
-            values[rows], scale[rows] = _expected(_values(x[rows]), dtype)
-
-        with ThreadPoolExecutor() as pool:  # NumPy computes outside Python's lock
-            list(pool.map(some, range(0, m, step)))
-        return {"Y": Expected(values, scale)}
-
-    def verify(
-        self, problem: SoftmaxProblem, reference: Mapping[str, Expected], outputs: Mapping[str, Array]
-    ) -> tuple[float, float, str]:
-        """Compare element by element.
-
-        The error of Y[i, j] is |got - expected| over a bound of it, so the tolerance is 1. The bound is, with d the
-        distance of X[i, j] from its row's maximum, u = 2^-24 and v the unit roundoff of the element type,
-        ``Y[i, j] (3 u d + u (20 + 2 sqrt(n)) + v)`` (v only below float32): the subtraction, the constant log2 e and
+        The bound is, with d the distance of X[i, j] from its row's maximum, u = 2^-24 and v the unit roundoff of the
+        element type, ``Y[i, j] (3 u d + u (20 + 2 sqrt(n)) + v)`` (v only below float32):
+        the subtraction, the constant log2 e and
         the product with it each round the exponent once, which costs at most u d each; the exponential, the division
         (or a reciprocal and a product) and rescaling by another exponential are good to a few units in the last place
         each (CUDA C++ Programming Guide, mathematical functions; PTX ISA, ex2.approx: 2^-22 = 4 u), together under 20;
@@ -115,39 +93,20 @@ class Softmax(Operator[SoftmaxProblem]):
         A term that is missing from a long sum is less than v in half precision, and is found nevertheless: among
         thousands of elements, some are then rounded the wrong way and are off by more than v.
 
-        A NaN must be where NumPy has one: throughout a row with a NaN, a +inf, or nothing but -inf, and nowhere else.
-        Padding between rows must be untouched.
+        A row with a NaN or a +inf, or of nothing but -inf, is NaN throughout.
         """
-        m, n = problem.m, problem.n
-        whole, stride = outputs["Y"], problem.ldy
-        got, expected = _values(_rows(whole, m, n, stride)), reference["Y"].values
-        with np.errstate(invalid="ignore", over="ignore"):
-            error = np.abs(got - expected) / reference["Y"].scale
-        error[np.isnan(got) & np.isnan(expected)] = 0.0
-        error[np.isnan(got) != np.isnan(expected)] = np.inf
-        row, column = (int(i) for i in np.unravel_index(np.argmax(error), error.shape))
-        largest = float(error[row, column])
-        if largest > 1.0:
-            wrong = int(np.count_nonzero(error > 1.0))
-            at, value = f"Y[{row}, {column}]", f"{got[row, column]:.9g}"
-            return largest, 1.0, worst_element(at, value, expected[row, column], wrong, got.size)
-        strayed = _stray_write(whole, m, n, stride)
-        return (float("inf"), 1.0, strayed) if strayed else (largest, 1.0, "")
+        m, n, dtype = problem.m, problem.n, problem.dtype
+        x = rows_of(inputs.arrays["X"], m, n, problem.ldx)
+        values, scale = np.empty((m, n)), np.empty((m, n))
+        step = max(1, _CHUNK // n)
 
-    def elementwise(
-        self, problem: SoftmaxProblem, reference: Mapping[str, Expected]
-    ) -> tuple[Mapping[str, Expected], float]:
-        """Lay Y out row by row; the padding of a row, and rows that NumPy makes NaN, must be NaN."""
-        n, stride = problem.n, problem.ldy
-        values, scale = reference["Y"].values, reference["Y"].scale
-        nowhere = np.isnan(values[:, 0])  # NumPy makes whole rows NaN
-        if nowhere.any():
-            scale = np.where(nowhere[:, None], np.nan, scale)
-        if stride > n:
-            values, scale = (
-                np.pad(matrix, ((0, 0), (0, stride - n)), constant_values=np.nan) for matrix in (values, scale)
-            )
-        return {"Y": Expected(values.reshape(-1), scale.reshape(-1))}, 1.0
+        def some(first: int) -> None:
+            rows = slice(first, first + step)
+            values[rows], scale[rows] = _expected(values_of(x[rows]), dtype)
+
+        with ThreadPoolExecutor() as pool:  # NumPy computes outside Python's lock
+            list(pool.map(some, range(0, m, step)))
+        return {"Y": Expected(values, scale)}
 
     def flops(self, problem: SoftmaxProblem) -> int:
         """Count 5 m n: comparison, subtraction, exponential, addition, division."""
@@ -157,14 +116,9 @@ class Softmax(Operator[SoftmaxProblem]):
         """Count X read once and Y written once."""
         return 2 * problem.m * problem.n * ITEM_BYTES[problem.dtype]
 
-    def fma_dtype(self, problem: SoftmaxProblem) -> np.dtype[Any]:
-        """Return float32, in which arithmetic is done for every element type."""
-        del problem
-        return np.dtype(np.float32)
-
 
 def _expected(x: Floats, dtype: str) -> tuple[Floats, Floats]:
-    """Compute softmax of some rows in float64, and the error bound that `Softmax.verify` explains."""
+    """Compute softmax of some rows in float64, and the error bound that `Softmax.reference` explains."""
     single, unit, n = UNIT["float32"], UNIT[dtype], x.shape[1]
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         distance = x - x.max(axis=1, keepdims=True)
@@ -204,36 +158,3 @@ def _make_special(values: NDArray[np.float32], rng: np.random.Generator, largest
             case 9:
                 row[: n // 2] = -np.inf
                 row[at] = largest
-
-
-def _empty(count: int, dtype: str) -> Array:
-    """A 1-D buffer of NaN."""
-    if dtype in STORED_AS:
-        return np.full(count, BF16_NAN, STORED_AS[dtype])
-    return np.full(count, np.nan, dtype)
-
-
-def _stored(values: NDArray[np.float32], dtype: str) -> Array:
-    """Round to the element type; bfloat16 as its bits."""
-    return from_float32(values) if dtype == "bfloat16" else values.astype(dtype)
-
-
-def _values(stored: Array) -> Floats:
-    """Convert elements to float64; 16-bit integers are the bits of bfloat16."""
-    return (to_float32(stored.view(np.uint16)) if stored.dtype == np.uint16 else stored).astype(np.float64)
-
-
-def _rows(array: Array, m: int, n: int, stride: int) -> Array:
-    """Return a row-major matrix as an m x n view of its buffer."""
-    return array.reshape(m, stride)[:, :n]
-
-
-def _stray_write(whole: Array, m: int, n: int, stride: int) -> str:
-    """Say where a kernel wrote between the rows of Y; empty where it did not."""
-    padding = whole.reshape(m, stride)[:, n:]
-    untouched = padding == BF16_NAN if padding.dtype == np.uint16 else np.isnan(padding.astype(np.float64))
-    written = np.argwhere(~untouched)
-    if not len(written):
-        return ""
-    row, beyond = (int(i) for i in written[0])
-    return f"Y[{row}, {n + beyond}]: written, but Y has {n} columns"

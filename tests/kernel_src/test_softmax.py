@@ -8,7 +8,7 @@ import pytest
 
 from lab.base.expressions import Scalar
 from lab.operators.builtin import operator
-from lab.operators.softmax import ITEM_BYTES
+from lab.operators.rows import ITEM_BYTES
 from lab.stages.emulate import EmulationTask, emulate
 from lab.templates import front_matter as kernels
 from lab.templates.instance import Instance

@@ -19,6 +19,7 @@ SMALL: dict[str, dict[str, object]] = {
     "gemm": {"m": 16, "n": 8, "k": 4},
     "contraction": {"einsum": "ik,kj->ij", "i": 4, "j": 8, "k": 4},
     "softmax": {"m": 4, "n": 32},
+    "softmax_backward": {"m": 4, "n": 32},
     "copy": {"m": 8, "n": 16},
     "transpose": {"m": 8, "n": 16},
 }

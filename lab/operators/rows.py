@@ -1,0 +1,115 @@
+"""What operators on the rows of a row-major matrix share: its element types, its buffers, and how results are compared.
+
+Element (i, j) of a matrix whose rows are ``ld`` elements apart lies at ``i ld + j``. Arithmetic is done in float32 for
+every element type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.operators.base import STORED_AS, Array, Expected, Floats, Operator, Problem
+from lab.operators.bfloat16 import BF16_NAN, from_float32, to_float32
+from lab.operators.matrices import worst_element
+
+ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+"""Unit roundoff of each element type: half the distance from 1 to the next larger number."""
+LEAST = {"float32": 2.0**-126, "float16": 2.0**-25, "bfloat16": 2.0**-126}
+"""Absolute error of a result too small to have its full precision: half the least subnormal of float16; the least
+normal number of the others, since CUDA's fast exponential flushes subnormal results to zero."""
+
+
+P = TypeVar("P", bound=Problem)
+
+
+class RowOperator(Operator[P]):
+    """An operator whose only output is a row-major matrix of m x n elements.
+
+    Its reference has as scale a bound of each element's error, so that the tolerance is 1.
+
+    Attributes:
+        output: Name of the output.
+        leading: Field of the problem that says how many elements apart its rows are.
+    """
+
+    output: ClassVar[str]
+    leading: ClassVar[str]
+
+    def verify(
+        self, problem: P, reference: Mapping[str, Expected], outputs: Mapping[str, Array]
+    ) -> tuple[float, float, str]:
+        """Compare element by element: the error is |got - expected| over the bound that the reference states.
+
+        A NaN must be where NumPy has one, and nowhere else. Padding between rows must be untouched.
+        """
+        m, n, stride = (int(problem[key]) for key in ("m", "n", self.leading))
+        name, whole = self.output, outputs[self.output]
+        got, expected = values_of(rows_of(whole, m, n, stride)), reference[name].values
+        with np.errstate(invalid="ignore", over="ignore"):
+            error = np.abs(got - expected) / reference[name].scale
+        error[np.isnan(got) & np.isnan(expected)] = 0.0
+        error[np.isnan(got) != np.isnan(expected)] = np.inf
+        row, column = (int(i) for i in np.unravel_index(np.argmax(error), error.shape))
+        largest = float(error[row, column])
+        if largest > 1.0:
+            wrong = int(np.count_nonzero(error > 1.0))
+            at, value = f"{name}[{row}, {column}]", f"{got[row, column]:.9g}"
+            return largest, 1.0, worst_element(at, value, expected[row, column], wrong, got.size)
+        strayed = _stray_write(name, whole, m, n, stride)
+        return (float("inf"), 1.0, strayed) if strayed else (largest, 1.0, "")
+
+    def elementwise(self, problem: P, reference: Mapping[str, Expected]) -> tuple[Mapping[str, Expected], float]:
+        """Lay the output out row by row; the padding of a row, and rows that NumPy makes NaN, must be NaN."""
+        n, stride = int(problem["n"]), int(problem[self.leading])
+        values, scale = reference[self.output].values, reference[self.output].scale
+        nowhere = np.isnan(values[:, 0])  # NumPy makes whole rows NaN
+        if nowhere.any():
+            scale = np.where(nowhere[:, None], np.nan, scale)
+        if stride > n:
+            values, scale = (
+                np.pad(matrix, ((0, 0), (0, stride - n)), constant_values=np.nan) for matrix in (values, scale)
+            )
+        return {self.output: Expected(values.reshape(-1), scale.reshape(-1))}, 1.0
+
+    def fma_dtype(self, problem: P) -> np.dtype[Any]:
+        """Return float32, in which arithmetic is done for every element type."""
+        del problem
+        return np.dtype(np.float32)
+
+
+def empty(count: int, dtype: str) -> Array:
+    """Return a 1-D buffer of NaN; bfloat16 as its bits."""
+    if dtype in STORED_AS:
+        return np.full(count, BF16_NAN, STORED_AS[dtype])
+    return np.full(count, np.nan, dtype)
+
+
+def stored(values: NDArray[np.float32], dtype: str) -> Array:
+    """Round to the element type; bfloat16 as its bits."""
+    return from_float32(values) if dtype == "bfloat16" else values.astype(dtype)
+
+
+def values_of(held: Array) -> Floats:
+    """Convert elements to float64; 16-bit integers are the bits of bfloat16."""
+    return (to_float32(held.view(np.uint16)) if held.dtype == np.uint16 else held).astype(np.float64)
+
+
+def rows_of(array: Array, m: int, n: int, stride: int) -> Array:
+    """Return a row-major matrix as an m x n view of its buffer."""
+    return array.reshape(m, stride)[:, :n]
+
+
+def _stray_write(name: str, whole: Array, m: int, n: int, stride: int) -> str:
+    """Say where a kernel wrote between the rows of a matrix; empty where it did not."""
+    padding = whole.reshape(m, stride)[:, n:]
+    untouched = padding == BF16_NAN if padding.dtype == np.uint16 else np.isnan(padding.astype(np.float64))
+    written = np.argwhere(~untouched)
+    if not len(written):
+        return ""
+    row, beyond = (int(i) for i in written[0])
+    return f"{name}[{row}, {n + beyond}]: written, but {name} has {n} columns"

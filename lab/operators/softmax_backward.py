@@ -1,0 +1,94 @@
+"""The gradient of softmax along rows, ``dX[i, j] = Y[i, j] (dY[i, j] - sum_k Y[i, k] dY[i, k])``.
+
+Y is the softmax of the forward pass (`lab.operators.softmax`), dY the gradient that arrives. All three are row-major.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from lab.measured.timing import Merit
+from lab.operators.base import Expected, Extent, Inputs, Problem
+from lab.operators.matrices import check_leading
+from lab.operators.rows import ITEM_BYTES, LEAST, UNIT, RowOperator, empty, rows_of, stored, values_of
+
+
+class SoftmaxBackwardProblem(Problem):
+    """The rows of three matrices.
+
+    Attributes:
+        dtype: Element type.
+        m: Rows.
+        n: Columns.
+        ldy: Elements from one row of Y to the next; n by default.
+        lddy: The same of dY.
+        lddx: The same of dX.
+    """
+
+    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    m: Extent
+    n: Extent
+    ldy: Extent = Field(default_factory=lambda known: known["n"])
+    lddy: Extent = Field(default_factory=lambda known: known["n"])
+    lddx: Extent = Field(default_factory=lambda known: known["n"])
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        for name in ("ldy", "lddy", "lddx"):
+            check_leading(name, int(self[name]), self.n)
+        return self
+
+
+@dataclass(frozen=True)
+class SoftmaxBackward(RowOperator[SoftmaxBackwardProblem]):
+    """The operator `softmax_backward`."""
+
+    name = "softmax_backward"
+    merit = Merit.BANDWIDTH
+    problem_type = SoftmaxBackwardProblem
+    output, leading = "dX", "lddx"
+
+    def inputs(self, problem: SoftmaxBackwardProblem, seed: int) -> Inputs:
+        """Fill Y with the softmax of normal numbers, dY with normal numbers, dX and all padding with NaN."""
+        m, n, dtype = problem.m, problem.n, problem.dtype
+        rng = np.random.default_rng(seed)
+        powers = np.exp(rng.standard_normal((m, n), dtype=np.float32))
+        arrays = {name: empty(m * int(problem[f"ld{name.lower()}"]), dtype) for name in ("Y", "dY", "dX")}
+        rows_of(arrays["Y"], m, n, problem.ldy)[...] = stored(powers / powers.sum(axis=1, keepdims=True), dtype)
+        rows_of(arrays["dY"], m, n, problem.lddy)[...] = stored(rng.standard_normal((m, n), dtype=np.float32), dtype)
+        scalars = {key: problem[key] for key in ("m", "n", "ldy", "lddy", "lddx")}
+        return Inputs(scalars=scalars, arrays=arrays, outputs=("dX",))
+
+    def reference(self, problem: SoftmaxBackwardProblem, inputs: Inputs) -> Mapping[str, Expected]:
+        """Compute dX in float64 of Y and dY as they are stored, with a bound of each element's error.
+
+        With u = 2^-24, s the sum, and t the sum of |Y dY|, the bound is ``|Y| (u (4 + 2 sqrt(n)) t + 3 u (|dY| + |s|))
+        + v |dX|``: products and additions of the sum round by u each, and the errors of n additions are independent of
+        each other, so that they grow as sqrt(n) (Higham and Mary, 2019; `lab.operators.gemm`); the difference and the
+        product round once each; and storing rounds by v, the unit roundoff of an element type below float32. Results
+        below `lab.operators.rows.LEAST` may be flushed.
+        """
+        m, n, dtype = problem.m, problem.n, problem.dtype
+        y = values_of(rows_of(inputs.arrays["Y"], m, n, problem.ldy))
+        dy = values_of(rows_of(inputs.arrays["dY"], m, n, problem.lddy))
+        products, single = y * dy, UNIT["float32"]
+        total = products.sum(axis=1, keepdims=True)
+        dx = y * (dy - total)
+        summed = (4 + 2 * np.sqrt(n)) * np.abs(products).sum(axis=1, keepdims=True)
+        scale = single * np.abs(y) * (summed + 3 * (np.abs(dy) + np.abs(total))) + LEAST[dtype]
+        if dtype != "float32":
+            scale += UNIT[dtype] * np.abs(dx)
+        return {"dX": Expected(dx, scale)}
+
+    def flops(self, problem: SoftmaxBackwardProblem) -> int:
+        """Count 4 m n: a product and an addition for the sum, a difference and a product for the result."""
+        return 4 * problem.m * problem.n
+
+    def bytes_moved(self, problem: SoftmaxBackwardProblem) -> int:
+        """Count Y and dY read once and dX written once."""
+        return 3 * problem.m * problem.n * ITEM_BYTES[problem.dtype]

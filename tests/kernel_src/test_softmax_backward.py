@@ -1,0 +1,59 @@
+"""The gradient of softmax, executed on the CPU: right on awkward sizes, free of faults, and moving what it must."""
+
+from __future__ import annotations
+
+import pytest
+from compiling import ptx_of
+
+from lab.base.expressions import Scalar
+from lab.operators.builtin import operator
+from lab.stages.emulate import EmulationTask, emulate
+from lab.templates import front_matter as kernels
+from lab.templates.instance import Instance
+
+BACKWARD = operator("softmax_backward")
+TEMPLATE = kernels.load("softmax_backward/fused.cu.j2", kernels.search_path())
+VARIANTS: dict[str, dict[str, Scalar]] = {
+    "part of a warp": {"threads": 8, "rows_per_block": 16, "items": 16, "vector_width": 2},
+    "warp": {"threads": 32, "rows_per_block": 2, "items": 12},
+    "block": {"threads": 64, "items": 6, "streaming": True, "persistent": "occupancy"},
+    "block, two rows": {"threads": 64, "rows_per_block": 2, "items": 14, "persistent": 2},
+    "block of 1024": {"threads": 1024, "items": 1, "vector_width": 2},
+}
+SIZES: list[dict[str, Scalar]] = [
+    {"m": 1, "n": 1},
+    {"m": 23, "n": 7},
+    {"m": 21, "n": 129, "ldy": 130, "lddy": 133, "lddx": 131},
+    {"m": 22, "n": 256, "lddx": 264},
+    {"m": 5, "n": 1004, "ldy": 1008, "lddy": 1012},
+]
+
+
+def executed(given, problem):
+    """None where the template leaves this point out."""
+    made = Instance.of(TEMPLATE, given, problem)
+    if made.unmet():
+        return None
+    return emulate(EmulationTask(made.launches, "softmax_backward", problem, 0, {}), ptx_of(made.source))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_gradient_is_right_and_clean(variant, dtype):
+    seen = 0
+    for size in SIZES:
+        done = executed(VARIANTS[variant], BACKWARD.problem({**size, "dtype": dtype}))
+        if done is None:
+            continue
+        seen += 1
+        assert done.unsupported == ""
+        assert done.fault == "", f"{size}: {done.fault}"
+        assert done.verification.passed, done.verification.worst
+    assert seen >= len(SIZES) - 1
+
+
+def test_both_rows_are_read_once_and_the_result_is_written_once():
+    problem = BACKWARD.problem({"m": 16, "n": 1024})
+    memory = executed({"threads": 128, "items": 2}, problem).executed.memory
+    assert memory["global.load"].bytes_used == memory["global.load"].bytes_moved == 2 * 4 * 16 * 1024
+    assert memory["global.store"].bytes_used == memory["global.store"].bytes_moved == 4 * 16 * 1024
