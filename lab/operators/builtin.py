@@ -1,9 +1,9 @@
 """Operators by name.
 
-`gemm`, `contraction`, `softmax`, `softmax_backward`, `copy` and `transpose` are built in. An operator of the user's own
-is a Python file named explicitly, ``./my_op.py:MyOp``; importing it runs its code, and that is the documented trust
-boundary. Worker processes call `operator` for such a file; the main process asks through `lab.operators.foreign`. The
-operator of a plain kernel's file, which declares it as text, is named by that text.
+`gemm`, `contraction`, `softmax`, `softmax_backward`, `layer_norm`, `rms_norm`, `copy` and `transpose` are built in. An
+operator of the user's own is a Python file named explicitly, ``./my_op.py:MyOp``; importing it runs its code, and that
+is the documented trust boundary. Worker processes call `operator` for such a file; the main process asks through
+`lab.operators.foreign`. The operator of a plain kernel's file, which declares it as text, is named by that text.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from lab.operators.declared.declaration import PREFIX, Declaration
 from lab.operators.declared.operator import declared
 from lab.operators.gemm import Gemm
 from lab.operators.moves import CopyProblem, Move, TransposeProblem
+from lab.operators.norms import LayerNorm, RmsNorm
 from lab.operators.softmax import Softmax
 from lab.operators.softmax_backward import SoftmaxBackward
 from lab.operators.userfile import imported
@@ -30,6 +31,8 @@ BUILT_IN: dict[str, Callable[[], Operator[Any]]] = {
     "contraction": Contraction,
     "softmax": Softmax,
     "softmax_backward": SoftmaxBackward,
+    "layer_norm": LayerNorm,
+    "rms_norm": RmsNorm,
     "copy": lambda: Move("copy", CopyProblem),
     "transpose": lambda: Move("transpose", TransposeProblem),
 }

@@ -1,0 +1,125 @@
+"""Layer norm and RMS norm along the rows of a matrix.
+
+Layer norm is ``Y[i, j] = W[j] (X[i, j] - mean X[i, :]) / sqrt(var X[i, :] + epsilon) + B[j]``, with the variance of the
+row as a whole (divided by n; Ba, Kiros and Hinton, 2016). RMS norm is ``Y[i, j] = W[j] X[i, j] / sqrt(mean of X[i, :]^2
++ epsilon)`` (Zhang and Sennrich, 2019). X and Y are row-major.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from lab.measured.timing import Merit
+from lab.operators.base import Expected, Extent, Inputs, Problem
+from lab.operators.matrices import check_leading
+from lab.operators.rows import ITEM_BYTES, LEAST, UNIT, RowOperator, empty, rows_of, stored, values_of
+
+
+class NormProblem(Problem):
+    """The rows of a matrix.
+
+    Attributes:
+        dtype: Element type.
+        m: Rows.
+        n: Columns.
+        epsilon: What is added to the variance or the mean square.
+        ldx: Elements from one row of X to the next; n by default.
+        ldy: Elements from one row of Y to the next; n by default.
+    """
+
+    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    m: Extent
+    n: Extent
+    epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-5
+    ldx: Extent = Field(default_factory=lambda known: known["n"])
+    ldy: Extent = Field(default_factory=lambda known: known["n"])
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        check_leading("ldx", self.ldx, self.n)
+        check_leading("ldy", self.ldy, self.n)
+        return self
+
+
+@dataclass(frozen=True)
+class _Norm(RowOperator[NormProblem]):
+    """What both norms share.
+
+    Attributes:
+        weights: Names of the arrays of n elements.
+        operations: Floating-point operations for each element.
+    """
+
+    merit = Merit.BANDWIDTH
+    problem_type = NormProblem
+    output, leading = "Y", "ldy"
+    weights: ClassVar[tuple[str, ...]]
+    operations: ClassVar[int]
+
+    def inputs(self, problem: NormProblem, seed: int) -> Inputs:
+        """Fill X with normal numbers around 1, weights with normal numbers, Y and all padding with NaN."""
+        m, n, dtype = problem.m, problem.n, problem.dtype
+        rng = np.random.default_rng(seed)
+        x, y = (empty(m * stride, dtype) for stride in (problem.ldx, problem.ldy))
+        rows_of(x, m, n, problem.ldx)[...] = stored(
+            rng.standard_normal((m, n), dtype=np.float32) + np.float32(1), dtype
+        )
+        weights = {name: stored(rng.standard_normal(n, dtype=np.float32), dtype) for name in self.weights}
+        scalars = {key: problem[key] for key in ("m", "n", "epsilon", "ldx", "ldy")}
+        return Inputs(scalars=scalars, arrays={"X": x, **weights, "Y": y}, outputs=("Y",))
+
+    def reference(self, problem: NormProblem, inputs: Inputs) -> Mapping[str, Expected]:
+        """Compute Y in float64 of X and the weights as they are stored, with a bound of each element's error.
+
+        With u = 2^-24 and s = 4 + 2 sqrt(n), a sum of n terms is off by at most s u times the sum of their magnitudes,
+        since its rounding errors are independent of each other (Higham and Mary, 2019; `lab.operators.gemm`). With d
+        the distance from the mean (of RMS norm, the element itself), and r the scale, ``1 / sqrt(… + epsilon)``, the
+        bound is ``|W| r (s u mean |X| + (s + 8) u |d|) + u |B| + (u + v) |Y|``: the mean, of layer norm alone; r, whose
+        sum of squares counts half, with quotient, root and reciprocal; the products; the bias; and storing, which
+        rounds by v, the unit roundoff of an element type below float32.
+        """
+        m, n, dtype, u = problem.m, problem.n, problem.dtype, UNIT["float32"]
+        x = values_of(rows_of(inputs.arrays["X"], m, n, problem.ldx))
+        centred = "B" in self.weights
+        weight = values_of(inputs.arrays["W"])
+        bias = values_of(inputs.arrays["B"]) if centred else np.zeros(n)
+        distance = x - x.mean(axis=1, keepdims=True) if centred else x
+        scale = 1 / np.sqrt((distance**2).mean(axis=1, keepdims=True) + problem.epsilon)
+        y = weight * distance * scale + bias
+        s = 4 + 2 * np.sqrt(n)
+        shifted = s * np.abs(x).mean(axis=1, keepdims=True) if centred else 0.0
+        bound = np.abs(weight) * scale * (shifted + (s + 8) * np.abs(distance)) + np.abs(bias) + np.abs(y)
+        stored_by = UNIT[dtype] * np.abs(y) if dtype != "float32" else 0.0
+        return {"Y": Expected(y, u * bound + stored_by + LEAST[dtype])}
+
+    def flops(self, problem: NormProblem) -> int:
+        """Count the operations of each element."""
+        return self.operations * problem.m * problem.n
+
+    def bytes_moved(self, problem: NormProblem) -> int:
+        """Count X and the weights read once and Y written once."""
+        elements = 2 * problem.m * problem.n + len(self.weights) * problem.n
+        return elements * ITEM_BYTES[problem.dtype]
+
+
+@dataclass(frozen=True)
+class LayerNorm(_Norm):
+    """The operator `layer_norm`; it counts sum, difference, square and its sum, and two products and a sum."""
+
+    name = "layer_norm"
+    weights = ("W", "B")
+    operations = 7
+
+
+@dataclass(frozen=True)
+class RmsNorm(_Norm):
+    """The operator `rms_norm`; it counts square and its sum, and two products."""
+
+    name = "rms_norm"
+    weights = ("W",)
+    operations = 4

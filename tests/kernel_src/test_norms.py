@@ -1,0 +1,57 @@
+"""Layer norm and RMS norm, executed on the CPU: right on awkward sizes, free of faults, and moving what they must."""
+
+from __future__ import annotations
+
+import pytest
+from compiling import ptx_of
+
+from lab.base.expressions import Scalar
+from lab.operators.builtin import operator
+from lab.stages.emulate import EmulationTask, emulate
+from lab.templates import front_matter as kernels
+from lab.templates.instance import Instance
+
+VARIANTS: dict[str, dict[str, Scalar]] = {
+    "part of a warp": {"threads": 8, "rows_per_block": 16, "items": 16, "vector_width": 2},
+    "warp": {"threads": 32, "rows_per_block": 2, "items": 12},
+    "block, two rows": {"threads": 64, "rows_per_block": 2, "items": 6, "persistent": 2, "streaming": True},
+    "block of 1024": {"threads": 1024, "items": 1, "vector_width": 2},
+}
+SIZES: list[dict[str, Scalar]] = [
+    {"m": 1, "n": 1},
+    {"m": 23, "n": 7},
+    {"m": 21, "n": 129, "ldx": 130, "ldy": 133},
+    {"m": 5, "n": 1004, "ldx": 1008},
+]
+
+
+def executed(name, given, **fields):
+    """None where the template leaves this point out."""
+    problem = operator(name).problem(fields)
+    made = Instance.of(kernels.load(f"{name}/fused.cu.j2", kernels.search_path()), given, problem)
+    if made.unmet():
+        return None
+    return emulate(EmulationTask(made.launches, name, problem, 0, {}), ptx_of(made.source))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+def test_rows_are_right_and_clean(name, variant, dtype):
+    seen = 0
+    for size in SIZES:
+        done = executed(name, VARIANTS[variant], **size, dtype=dtype)
+        if done is None:
+            continue
+        seen += 1
+        assert done.unsupported == ""
+        assert done.fault == "", f"{size}: {done.fault}"
+        assert done.verification.passed, done.verification.worst
+    assert seen >= len(SIZES) - 1
+
+
+@pytest.mark.parametrize(("name", "weights"), [("layer_norm", 2), ("rms_norm", 1)])
+def test_a_row_is_read_once_and_written_once(name, weights):
+    memory = executed(name, {"threads": 128, "items": 2}, m=16, n=1024).executed.memory
+    assert memory["global.load"].bytes_used == (1 + weights) * 4 * 16 * 1024  # each row asks for the weights anew
+    assert memory["global.store"].bytes_used == memory["global.store"].bytes_moved == 4 * 16 * 1024
