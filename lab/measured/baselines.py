@@ -34,7 +34,7 @@ BASELINES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         CUBLAS: ("gemm",),
         COPY: (),
-        TORCH: ("softmax", "contraction"),
+        TORCH: ("softmax", "contraction", "layer_norm", "rms_norm"),
         TORCH_NAIVE: ("softmax",),
         TORCH_JIT: ("softmax",),
         TORCH_COMPILE: ("softmax",),

@@ -17,11 +17,13 @@ from lab.base.expressions import Scalar
 from lab.gpu.baselines.copy import copy_baseline
 from lab.gpu.baselines.cublas import Cublas, cublas_baseline
 from lab.gpu.baselines.einsum import einsum_baseline
+from lab.gpu.baselines.norms import norm_baseline
 from lab.gpu.baselines.softmax import compiled_baseline, naive_baseline, torch_baseline, triton_baseline
 from lab.gpu.device.backend import Baseline, BaselineMissingError, Enqueue
 from lab.measured.baselines import BASELINES, COPY, CUBLAS, TORCH, TORCH_COMPILE, TORCH_JIT, TORCH_NAIVE, TRITON
 from lab.operators.base import Inputs
 from lab.operators.contraction import ContractionProblem
+from lab.operators.norms import NormProblem
 from lab.operators.softmax import SoftmaxProblem
 
 
@@ -66,7 +68,7 @@ def make(name: str, operator: str, problem: Mapping[str, Scalar], site: Baseline
         raise BaselineMissingError(f"there is no baseline {name!r}; accepted: {', '.join(BASELINES)}")
     maker = MAKERS.get((name, operator)) or MAKERS.get((name, ANY))
     if maker is None:
-        raise BaselineMissingError(f"the baseline {name} computes {' and '.join(BASELINES[name])}, not {operator}")
+        raise BaselineMissingError(f"the baseline {name} computes {', '.join(BASELINES[name])}, not {operator}")
     return maker(problem, site)
 
 
@@ -100,6 +102,14 @@ def _torch_einsum(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline
     return einsum_baseline(ContractionProblem.restored(problem), site.pointers, site.stream.handle)
 
 
+def _layer_norm(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
+    return norm_baseline("layer_norm", NormProblem.restored(problem), site.pointers, site.stream.handle)
+
+
+def _rms_norm(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
+    return norm_baseline("rms_norm", NormProblem.restored(problem), site.pointers, site.stream.handle)
+
+
 def _triton_softmax(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
     return triton_baseline(SoftmaxProblem.restored(problem), site.pointers, site.stream.handle, site.timed)
 
@@ -113,6 +123,8 @@ MAKERS: Final[Mapping[tuple[str, str], Maker]] = MappingProxyType(
         (CUBLAS, "gemm"): _cublas_gemm,
         (TORCH, "softmax"): _torch_softmax,
         (TORCH, "contraction"): _torch_einsum,
+        (TORCH, "layer_norm"): _layer_norm,
+        (TORCH, "rms_norm"): _rms_norm,
         (TORCH_NAIVE, "softmax"): _naive_softmax,
         (TORCH_JIT, "softmax"): _jit_softmax,
         (TORCH_COMPILE, "softmax"): _compiled_softmax,
