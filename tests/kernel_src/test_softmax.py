@@ -61,7 +61,7 @@ SIZES: list[dict[str, Scalar]] = [
     {"m": 22, "n": 256, "ldx": 264, "values": "special"},
     {"m": 5, "n": 1004, "ldx": 1008, "ldy": 1012},
     {"m": 3, "n": 1536},
-    {"m": 9, "n": 777, "values": "special"},
+    {"m": 9, "n": 203, "values": "special"},
     {"m": 21, "n": 131, "ldx": 135, "ldy": 139, "values": "special"},
 ]
 
