@@ -89,3 +89,16 @@ def test_baselines_are_right_and_timed(session, dtype, n):
             assert result.measurement.ratio_to(one.name) > 0.2
         else:
             assert "cannot be imported" in one.note
+
+
+def test_separate_operations_of_pytorch_are_right_and_timed(session):
+    problem = SOFTMAX.problem({"m": 512, "n": 1000, "ldx": 1004, "ldy": 1001})
+    made = job("twice", {}, problem, session.start().arch)
+    names = ("torch-naive", "torch-jit", "torch-compile")
+    result = session.run(made, replace(QUICK, baseline="copy", others=names, flush=Flush.ON))
+    assert result.failure is None
+    for one in result.others:
+        if one.name in result.measurement.others:
+            assert one.verification.passed
+        else:
+            assert "cannot be imported" in one.note
