@@ -30,7 +30,7 @@ from lab.templates.front_matter import FrontMatter, LaunchDeclaration, Parameter
 from lab.templates.launches import RESIDENT_BLOCKS
 from lab.templates.plain.entry import choose, expression
 from lab.templates.plain.template import PlainTemplate
-from lab.templates.sequence import BRACES
+from lab.templates.sequence import BRACES, CARVEOUTS
 from lab.toolchain.includes import gather
 
 PTX = ".ptx"
@@ -138,6 +138,7 @@ def _launches(raw: PlainFile) -> list[tuple[Key, PlainLaunch]]:
         block=raw.block,
         arguments=list(raw.arguments),
         shared_bytes=raw.shared_bytes,
+        carveout=raw.carveout,
     )
     return [((), one)]
 
@@ -160,6 +161,7 @@ def _check_sizes(reading: Reading, known: set[str]) -> None:
                 place: Key = (*path, key, i) if isinstance(getattr(launch, key), list) else (*path, key)
                 check_names(reading, size, place, known | {RESIDENT_BLOCKS} if key == "grid" else known, f"the {key}")
         check_names(reading, launch.shared_bytes, (*path, "shared_bytes"), known, "shared_bytes")
+        check_names(reading, launch.carveout, (*path, "carveout"), known | set(CARVEOUTS), "carveout")
         check_names(reading, launch.when, (*path, "when"), known, "the condition")
         for inner in BRACES.findall(launch.kernel):
             check_names(reading, inner, (*path, "kernel"), known, "the kernel")
@@ -265,6 +267,7 @@ def _declares(
                 block=listed(one.block),
                 arguments={name: types[name] for name in one.arguments},
                 shared_bytes=one.shared_bytes,
+                carveout=one.carveout,
                 when=one.when,
             )
             for i, one in enumerate(raw.launches)
@@ -278,6 +281,7 @@ def _declares(
         block=listed(raw.block or 1),
         arguments=types,
         shared_bytes=raw.shared_bytes,
+        carveout=raw.carveout,
         parameters=parameters,
     )
 

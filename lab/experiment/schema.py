@@ -235,6 +235,7 @@ class PlainLaunch(Strict):
     block: Sizes = Field(description="Threads of a block in x, y and z, likewise")
     arguments: list[str] = Field(description="Names of the file's arguments, in this kernel's order")
     shared_bytes: str | int = Field(0, description="Dynamic shared memory of a block, in bytes")
+    carveout: str | int = Field("default", description="As of a single launch")
     when: str | None = Field(default=None, description="The launch takes place where this expression is true")
 
 
@@ -282,8 +283,15 @@ class PlainFile(MeasuringFile):
     grid: Sizes | None = Field(None, description="Blocks in x, y and z: an expression, or a list of up to three")
     block: Sizes | None = Field(None, description="Threads of a block in x, y and z, likewise")
     shared_bytes: str | int = Field(0, description="Dynamic shared memory of a block, in bytes: an expression")
+    carveout: str | int = Field(
+        "default",
+        description="Preferred shared memory of an SM, of which L1 has the rest: default (the driver decides), l1, "
+        "shared, or a percentage of the largest, 0 to 100: an expression, whose -1 is default",
+    )
     launches: list[PlainLaunch] | None = Field(
-        None, min_length=1, description="Several launches in order, in place of kernel, grid, block and shared_bytes"
+        None,
+        min_length=1,
+        description="Several launches in order, in place of kernel, grid, block, shared_bytes and carveout",
     )
     reference: dict[str, str] | str | None = Field(
         None,

@@ -38,6 +38,7 @@ _SOURCE = re.compile(r"(?P<file>.+\.py)(?::(?P<function>\w+))?")
 _LIMITS: Final[Mapping[str, int]] = {"num_warps": 32, "num_stages": 32, "num_ctas": 16}
 _FIXED: Final = {
     "block": "no block: it follows from num_warps",
+    "carveout": "no carveout: Triton decides about shared memory",
     "kernel": "no kernel: the source names the function, softmax.py:softmax_kernel",
     "launches": "one function",
     "options": "no options; num_warps, num_stages and num_ctas stand in configs",
@@ -232,7 +233,7 @@ def _check_parameters(reading: Reading, function: TritonFunction, axes: Axes) ->
 def _check_launch(reading: Reading, axes: Axes) -> None:
     raw, known = reading.raw, {*axes, *reading.fields}
     for key, accepted in _FIXED.items():
-        if getattr(raw, key):
+        if getattr(raw, key) != PlainFile.model_fields[key].get_default(call_default_factory=True):
             reading.refuse(
                 f"a Triton function has no use for {key}", (key,), found=getattr(raw, key), accepted=accepted
             )

@@ -10,7 +10,8 @@ registers
     warps of the block are rounded up to a multiple of four and must fit into the register file.
 shared memory
     A block gets static + dynamic + reserved bytes rounded up to the unit. The SM has its largest carve-out, which the
-    driver chooses where the program states no preference.
+    driver chooses where the program states no preference. With a preference it has the smallest carve-out of at least
+    that percentage of the largest, or where a block needs more, the smallest that holds one block.
 warps, blocks
     The architecture's limits.
 barriers
@@ -25,6 +26,9 @@ from typing import Protocol
 
 from lab.base.warp import WARP_SIZE
 from lab.hardware.gpus import Architecture
+
+LARGEST_CARVEOUT = 100
+"""Percent of the largest shared memory of an SM."""
 
 
 class ResourceUse(Protocol):
@@ -55,8 +59,8 @@ class Occupancy:
             memory`, `warps`, `blocks`, `barriers`.
         block_limits: Blocks that each resource alone would allow; a resource that the kernel does not use is absent.
         shared_per_block: Bytes of shared memory that a block takes, with reserve and rounding.
-        carveout_bytes: Smallest configurable shared memory of an SM, in bytes, that holds the resident blocks; the rest
-            is L1 cache.
+        carveout_bytes: Shared memory of an SM in bytes: by the preferred carve-out, or else the smallest configurable
+            that holds the resident blocks. The rest is L1 cache.
         reason: Why the kernel cannot be launched; empty where it can.
     """
 
@@ -71,7 +75,11 @@ class Occupancy:
 
 
 def occupancy(
-    architecture: Architecture, use: ResourceUse, threads_per_block: int, dynamic_shared_bytes: int = 0
+    architecture: Architecture,
+    use: ResourceUse,
+    threads_per_block: int,
+    dynamic_shared_bytes: int = 0,
+    carveout: int | None = None,
 ) -> Occupancy:
     """Compute the occupancy of a kernel on one SM.
 
@@ -83,18 +91,22 @@ def occupancy(
         use: Registers per thread, static shared bytes and barriers per block.
         threads_per_block: Threads in a block.
         dynamic_shared_bytes: Bytes of dynamic shared memory per block.
+        carveout: Preferred shared memory of the SM in percent of its largest; None leaves it to the driver.
 
     Raises:
-        ValueError: There is less than one thread, or a size is negative.
+        ValueError: There is less than one thread, a size is negative, or the carve-out is no percentage.
     """
     if threads_per_block < 1 or min(dynamic_shared_bytes, use.registers, use.shared_bytes, use.barriers) < 0:
         raise ValueError("a block needs at least one thread, and no resource may be negative")
+    if carveout is not None and not 0 <= carveout <= LARGEST_CARVEOUT:
+        raise ValueError(f"a carve-out is 0 to 100 percent, not {carveout}")
     warps = -(-threads_per_block // WARP_SIZE)
     shared = _round_up(use.shared_bytes + dynamic_shared_bytes + architecture.reserved_shared, architecture.shared_unit)
     refusals = _refusals(architecture, use, threads_per_block, use.shared_bytes + dynamic_shared_bytes)
-    limits = _block_limits(architecture, use, warps, shared) | dict.fromkeys(refusals, 0)
+    room = architecture.shared_per_sm if carveout is None else preferred_bytes(architecture, shared, carveout)
+    limits = _block_limits(architecture, use, warps, shared, room) | dict.fromkeys(refusals, 0)
     blocks = min(limits.values())
-    carveout = next((size for size in architecture.shared_carveouts if size >= blocks * shared), 0)
+    needed = next((size for size in architecture.shared_carveouts if size >= blocks * shared), 0)
     return Occupancy(
         blocks_per_sm=blocks,
         warps=blocks * warps,
@@ -102,20 +114,38 @@ def occupancy(
         limited_by=tuple(name for name, limit in limits.items() if limit == blocks),
         block_limits=limits,
         shared_per_block=shared,
-        carveout_bytes=carveout,
+        carveout_bytes=needed if carveout is None else room,
         reason="; ".join(refusals.values()),
     )
 
 
-def _block_limits(architecture: Architecture, use: ResourceUse, warps: int, shared: int) -> dict[str, int]:
-    """Return the blocks that each resource allows, in the order of the module's docstring."""
+def preferred_bytes(architecture: Architecture, shared: int, carveout: int) -> int:
+    """Return the shared memory of an SM for a kernel that prefers a carve-out.
+
+    As ``cudaOccMaxBlocksPerSMSmemLimit`` of ``cuda_occupancy.h`` has it. To the driver a preference is a hint, which it
+    may override where the kernel cannot run otherwise.
+
+    Args:
+        architecture: The SM.
+        shared: Bytes that a block takes, with reserve and rounding.
+        carveout: The preference, 0 to 100 percent of the largest shared memory of an SM.
+
+    Returns:
+        Bytes: the smallest configurable size of at least the percentage, or that holds one block if it needs more.
+    """
+    least = max(architecture.shared_per_sm * carveout // LARGEST_CARVEOUT, shared)
+    return next((size for size in architecture.shared_carveouts if size >= least), architecture.shared_per_sm)
+
+
+def _block_limits(architecture: Architecture, use: ResourceUse, warps: int, shared: int, room: int) -> dict[str, int]:
+    """Return the blocks that each resource allows, in the docstring's order; `room` is an SM's shared memory."""
     limits: dict[str, int] = {}
     if use.registers:
         per_part = architecture.registers_per_sm // architecture.sub_partitions
         held = per_part // _registers_per_warp(architecture, use) * architecture.sub_partitions
         limits["registers"] = held // warps
     if shared:
-        limits["shared memory"] = architecture.shared_per_sm // shared
+        limits["shared memory"] = room // shared
     limits["warps"] = architecture.warps_per_sm // warps
     limits["blocks"] = architecture.blocks_per_sm
     if use.barriers and architecture.barriers_per_sm is not None:

@@ -17,7 +17,7 @@ from lab.library.meaning import Meaning, interpreted
 from lab.library.package import FACTORS, SIZES, LibraryBuffer, LibraryKernel, LibraryLaunch
 from lab.templates.front_matter import Template
 from lab.templates.instance import Instance
-from lab.templates.sequence import Condition, DeclaredLaunch, Expression, buffers, declared, without, xyz
+from lab.templates.sequence import CARVEOUTS, Condition, DeclaredLaunch, Expression, buffers, declared, without, xyz
 
 _RUN_TIME = frozenset((*SIZES, *FACTORS))
 
@@ -85,8 +85,18 @@ class _Specialiser:
         grid = xyz([self(size, (*one.path, "grid", i)) for i, size in enumerate(one.grid)], "1")
         block = xyz([self(size, (*one.path, "block", i)) for i, size in enumerate(one.block)], "1")
         shared = self(one.shared_bytes, (*one.path, "shared_bytes"))
+        self._check_carveout(one)
         arguments = tuple((name, kind.replace("T", dtype)) for name, kind in one.arguments)
         return LibraryLaunch(one.entry, grid, block, shared, arguments, "" if when == "true" else when)
+
+    def _check_carveout(self, one: DeclaredLaunch) -> None:
+        """Refuse a carve-out: a library's calls set none."""
+        path = (*one.path, "carveout")
+        preferred = one.carveout if one.carveout in CARVEOUTS else self(one.carveout, path)
+        if preferred not in ("default", "-1"):
+            at = self.template.document.at(*path)
+            message = "a library leaves the carve-out to the driver"
+            raise UserError(message, at=at, key=dotted(path), found=preferred, accepted="default")
 
     def _condition(self, conditions: Sequence[Condition]) -> str:
         if not conditions:

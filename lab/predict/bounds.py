@@ -108,11 +108,13 @@ class LaunchFacts:
         threads_per_block: Threads in a block.
         dynamic_shared_bytes: Bytes of dynamic shared memory per block.
         blocks: Blocks of the grid; None omits the bound `waves`.
+        carveout: Preferred shared memory of an SM, in percent of its largest; None leaves it to the driver.
     """
 
     threads_per_block: int
     dynamic_shared_bytes: int = 0
     blocks: int | None = None
+    carveout: int | None = None
 
 
 LEAST_WAVEFRONTS: Mapping[int, float] = MappingProxyType({4: 1.0, 8: 1.0, 16: 1.0})
@@ -197,7 +199,7 @@ def predict(
     """
     if mix.isa != "sass":
         raise ValueError(f"bounds need the mix of SASS, not of {mix.isa}")
-    held = occupancy(gpu.architecture, use, launch.threads_per_block, launch.dynamic_shared_bytes)
+    held = occupancy(gpu.architecture, use, launch.threads_per_block, launch.dynamic_shared_bytes, launch.carveout)
     counts, issued = _hot(mix)
     peak = gpu.peak_tflops(dtype)
     bounds: list[Bound] = []

@@ -414,7 +414,7 @@ def _launch(ptx: str, step: Launch, memory: _Memory, *, whole: bool, trace: bool
 def _steps(task: EmulationTask, done: list[Emulation]) -> tuple[EmulatedStep, ...]:
     """Every launch with its counts; launches that were not reached have none."""
     steps = [
-        EmulatedStep(step.entry, LaunchRecord(step.grid, step.block, step.dynamic_shared_bytes))
+        EmulatedStep(step.entry, LaunchRecord(step.grid, step.block, step.dynamic_shared_bytes, step.carveout))
         for step in task.launches.steps
     ]
     for i, one in enumerate(done):

@@ -214,7 +214,7 @@ def _before_seconds(launches: Launches, gpu: Gpu) -> float:
 
 
 def _geometry(launch: Launch) -> LaunchRecord:
-    return LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes)
+    return LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes, launch.carveout)
 
 
 def _step(launch: Launch) -> StepRecord:
@@ -242,7 +242,7 @@ def _prediction(
             _target(experiment, planned.request.arch, gpu),
             outcome.sass[launch.entry],
             outcome.build.resources[launch.entry],
-            LaunchFacts(math.prod(launch.block), launch.dynamic_shared_bytes, math.prod(launch.grid)),
+            LaunchFacts(math.prod(launch.block), launch.dynamic_shared_bytes, math.prod(launch.grid), launch.carveout),
             flops=operator.flops(problem) if main else 0,
             bytes_moved=operator.bytes_moved(problem) if main and not launch.bytes_moved else launch.bytes_moved or 0,
             dtype=str(operator.fma_dtype(problem)),

@@ -86,11 +86,13 @@ class LaunchRecord:
         grid: Blocks in x, y, z.
         block: Threads in x, y, z.
         dynamic_shared_bytes: Dynamic shared memory per block.
+        carveout: Preferred shared memory of an SM, in percent of its largest; None where the driver decides.
     """
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     dynamic_shared_bytes: int
+    carveout: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from lab.base.warp import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.hardware.calibration import known_gpu
 from lab.hardware.gpus import Gpu
+from lab.hardware.occupancy import preferred_bytes
 from lab.isa.mix import KernelMix
 from lab.isa.model import InstructionClass as C
 from lab.measured.timing import Merit
@@ -310,8 +311,12 @@ def _residence(record: VariantRecord, step: _Step, growth: float) -> Residence |
     machine, blocks = gpu.architecture, math.prod(step.launch.grid)
     resident = min(step.prediction.blocks_per_sm, -(-blocks // gpu.sms))
     static = step.resources.shared_bytes if step.resources else 0
-    taken = resident * (static + step.launch.dynamic_shared_bytes + machine.reserved_shared)
-    carved = next((size for size in machine.shared_carveouts if size >= taken), machine.shared_per_sm)
+    block_bytes = static + step.launch.dynamic_shared_bytes + machine.reserved_shared
+    if step.launch.carveout is None:  # the driver leaves to L1 what the resident blocks do not need
+        taken = resident * block_bytes
+        carved = next((size for size in machine.shared_carveouts if size >= taken), machine.shared_per_sm)
+    else:
+        carved = preferred_bytes(machine, block_bytes, step.launch.carveout)
     lines = (l1_bytes - carved) / LINE_BYTES / resident
     return Residence(lines, min(blocks, resident * gpu.sms), max(1.0, growth), gpu.l2_bytes * gpu.latencies.l2_share)
 

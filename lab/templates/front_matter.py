@@ -122,6 +122,7 @@ class LaunchDeclaration(Strict):
     block: list[str | int] = Field(min_length=1, max_length=3)
     arguments: dict[str, str]
     shared_bytes: str | int = 0
+    carveout: str | int = "default"
     bytes_moved: str | int | None = None
     when: str | None = None
     main: bool = False
@@ -172,6 +173,7 @@ class FrontMatter(Strict):
     requires: list[Requirement] = Field(default_factory=list)
     abbreviate: dict[str, str] = Field(default_factory=dict)
     shared_bytes: str | int = 0
+    carveout: str | int = "default"
     predicts: dict[Literal["global.load", "global.store", "shared.load", "shared.store"], str | float] = Field(
         default_factory=dict
     )

@@ -54,6 +54,7 @@ class Launch:
             does not.
         main: Of a sequence, the launch that does all of the problem's operations.
         resident_grid: The grid, where it depends on the compiled kernel's occupancy; None once that is known.
+        carveout: Preferred shared memory of an SM, in percent of its largest; None leaves it to the driver.
     """
 
     entry: str
@@ -64,6 +65,7 @@ class Launch:
     bytes_moved: int | None = None
     main: bool = False
     resident_grid: ResidentGrid | None = field(default=None, compare=False, repr=False)
+    carveout: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class Residency:
         The launch is as it takes place: with the kernel's symbol, all threads, and all dynamic shared memory.
         """
         architecture, use, threads = self.gpu.architecture, self.resources[launch.entry], math.prod(launch.block)
-        held = occupancy(architecture, use, threads, launch.dynamic_shared_bytes).blocks_per_sm
+        held = occupancy(architecture, use, threads, launch.dynamic_shared_bytes, launch.carveout).blocks_per_sm
         return max(1, held * self.gpu.sms)
 
 

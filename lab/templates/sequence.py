@@ -20,6 +20,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from lab.base.elements import element_named
@@ -27,6 +28,7 @@ from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, evaluate, names_in
 from lab.base.structures import is_structure, members_of, structure_of
 from lab.base.yamlfile import Key, dotted
+from lab.hardware.occupancy import LARGEST_CARVEOUT
 from lab.templates.front_matter import FrontMatter
 from lab.templates.launches import RESIDENT_BLOCKS, Launch, Launches, Workspace
 
@@ -40,6 +42,15 @@ BRACES = re.compile(r"\{([^{}]*)\}")
 
 _MOST_SHARED = 2**31 - 1
 """Bytes; how many a GPU allows is checked where the GPU is known."""
+
+CARVEOUTS: Mapping[str, int | None] = MappingProxyType({"default": None, "l1": 0, "shared": LARGEST_CARVEOUT})
+"""What words prefer, in percent of the largest shared memory of an SM; with None the driver decides.
+
+The words are those of CUDA's `cudaSharedCarveout`: `cudaSharedmemCarveoutDefault`, `MaxL1` and `MaxShared`.
+"""
+
+_DRIVER_DECIDES = -1
+"""The value of `cudaSharedmemCarveoutDefault`, which stands for it in a list of percentages."""
 
 _MOST_WORKSPACE = 2**40
 """Elements of a workspace buffer. More is a mistake in an expression."""
@@ -77,6 +88,7 @@ class DeclaredLaunch:
         conditions: All of them must hold.
         bytes_moved: Least bytes through DRAM; None where nothing is declared.
         main: Of a sequence, the launch that does all of the problem's operations.
+        carveout: Preferred shared memory of an SM: a word of `CARVEOUTS`, or a percentage of the largest.
     """
 
     entry: str
@@ -88,6 +100,7 @@ class DeclaredLaunch:
     conditions: tuple[Condition, ...] = ()
     bytes_moved: Expression | None = None
     main: bool = False
+    carveout: Expression = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +134,7 @@ def declared(declares: FrontMatter) -> tuple[DeclaredLaunch, ...]:
                 () if one.when is None else (Condition(one.when, ("launches", i, "when")),),
                 one.bytes_moved,
                 one.main,
+                one.carveout,
             )
             for i, one in enumerate(declares.launches)
         )
@@ -138,6 +152,7 @@ def declared(declares: FrontMatter) -> tuple[DeclaredLaunch, ...]:
                 (declares.arguments or {}).items(),
                 (),
                 (*earlier, own),
+                carveout=declares.carveout,
             )
         )
         earlier = (*earlier, replace(own, holds=False))
@@ -288,7 +303,19 @@ def _launch(one: DeclaredLaunch, scope: Scope) -> Launch:
         None if moved is None else scope.size(moved, (*one.path, "bytes_moved"), most=2**63 - 1),
         one.main,
         _ResidentGrid(sizes, path, scope) if waits else None,
+        _carveout(one.carveout, (*one.path, "carveout"), scope),
     )
+
+
+def _carveout(expression: Expression, path: Key, scope: Scope) -> int | None:
+    """Return the preferred shared memory of an SM in percent of its largest; None where the driver decides."""
+    value = expression if expression in CARVEOUTS else scope.evaluate(expression, path)
+    if isinstance(value, str) and value in CARVEOUTS:
+        return CARVEOUTS[value]
+    if isinstance(value, bool) or not isinstance(value, int) or not _DRIVER_DECIDES <= value <= LARGEST_CARVEOUT:
+        accepted = f"an integer from 0 to 100 (percent), {_DRIVER_DECIDES} for default, or {', '.join(CARVEOUTS)}"
+        raise scope.error("not a carve-out", path, found=value, accepted=accepted)
+    return None if value == _DRIVER_DECIDES else value
 
 
 def _names_residents(size: Expression, path: Key, scope: Scope) -> bool:

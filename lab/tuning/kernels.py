@@ -189,7 +189,9 @@ def _with_resources(facts: KernelFacts, gpu: Gpu, outcome: Built, step: Launch) 
         spill_bytes=used.spill_bytes,
         shared_bytes=used.shared_bytes + step.dynamic_shared_bytes,
         threads=threads,
-        blocks_per_sm=occupancy(gpu.architecture, used, threads, step.dynamic_shared_bytes).blocks_per_sm,
+        blocks_per_sm=occupancy(
+            gpu.architecture, used, threads, step.dynamic_shared_bytes, step.carveout
+        ).blocks_per_sm,
         cluster=image.kernels(outcome.build.cubin)[step.entry].cluster,
         census=census(outcome.sass[step.entry]),
     )

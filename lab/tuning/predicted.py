@@ -66,7 +66,7 @@ def loop_of(gpu: Gpu, mix: KernelMix, use: ResourceUse, launch: Launch) -> Produ
         gpu,
         mix,
         use,
-        LaunchFacts(threads, launch.dynamic_shared_bytes),
+        LaunchFacts(threads, launch.dynamic_shared_bytes, carveout=launch.carveout),
         flops=1,
         bytes_moved=0,
         dtype="float32",
@@ -75,7 +75,7 @@ def loop_of(gpu: Gpu, mix: KernelMix, use: ResourceUse, launch: Launch) -> Produ
     hot = mix.hot_loop
     if not rates or hot is None or not hot.counts.fma:
         return None
-    held = occupancy(gpu.architecture, use, threads, launch.dynamic_shared_bytes).blocks_per_sm
+    held = occupancy(gpu.architecture, use, threads, launch.dynamic_shared_bytes, launch.carveout).blocks_per_sm
     return ProductLoop(min(rates) * 1e12 / gpu.sms, held, hot.counts.by_class[_FMA_CLASS], hot.counts.instructions)
 
 

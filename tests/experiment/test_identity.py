@@ -245,6 +245,7 @@ EDITS = {
     "grid": ("grid: [1]", "grid: [3]"),
     "block": ("block: [32]", "block: [64]"),
     "shared bytes": ("shared_bytes: 16", "shared_bytes: 32"),
+    "carve-out": ("shared_bytes: 16", "shared_bytes: 16\ncarveout: l1"),
     "arguments": ("{m: int32, C: T*}", "{n: int32, C: T*}"),
     "predictions": ("predicts: {global.load: 4}", "predicts: {global.load: 8}"),
     "entries": ('when: "first == 1"', 'when: "first == 2"'),

@@ -143,6 +143,7 @@ def test_a_variant_that_stands_in_for_a_reference_is_launched_for_all_sizes(read
         ("ceil_div(n, BLOCK)", "ceil_div(n, BLOK)", ("unknown name 'BLOK'", "the grid")),
         ("grid:", "block: 128\ngrid:", ("no use for block", "follows from num_warps")),
         ("grid:", "shared_bytes: 128\ngrid:", ("no use for shared_bytes",)),
+        ("grid:", "carveout: l1\ngrid:", ("no use for carveout",)),
         ("grid:", "kernel: scale\ngrid:", ("no use for kernel", "the source names the function")),
         ("grid:", "options: [--use_fast_math]\ngrid:", ("no use for options", "configs")),
         ("grid:", "toolchains: [nvrtc]\ngrid:", ("compiled by Triton",)),

@@ -80,6 +80,31 @@ def test_h100_gemm_128x128():
     assert held.reason == ""
 
 
+@pytest.mark.parametrize(
+    ("arch", "shared", "carveout", "kib", "blocks"),
+    [
+        # 16 KiB + 1 KiB a block: 17 KiB. No more than a preference holds, which is at least one block.
+        ("sm_90", 16 * KIB, 0, 32, 1),
+        ("sm_90", 16 * KIB, 28, 64, 3),  # 63.84 of 228 KiB
+        ("sm_90", 16 * KIB, 29, 100, 5),  # 66.12
+        ("sm_90", 16 * KIB, 100, 228, 8),  # by the warps
+        ("sm_90", 0, 0, 8, 8),  # 1 KiB of reserve a block
+        ("sm_75", 0, 0, 32, 4),
+        ("sm_70", 0, 0, 0, 8),  # no reserve
+        ("sm_70", 12 * KIB, 50, 64, 5),
+    ],
+)
+def test_a_carve_out_limits_the_blocks(arch, shared, carveout, kib, blocks):
+    held = occupancy(ARCHITECTURES[arch], Use(registers=32, shared_bytes=shared), 256, 0, carveout)
+    assert (held.carveout_bytes, held.blocks_per_sm) == (kib * KIB, blocks)
+
+
+@pytest.mark.parametrize("carveout", [-1, 101])
+def test_a_carve_out_is_a_percentage(carveout):
+    with pytest.raises(ValueError, match="0 to 100 percent"):
+        occupancy(ARCHITECTURES["sm_90"], Use(), 256, 0, carveout)
+
+
 def test_registers_are_held_by_sub_partition():
     # 168 registers: 5376 a warp; 65536 / 5376 would be 12.19, and 16384 / 5376 = 3 a part gives 12 as well; with 200:
     # 6400 a warp, 65536 / 6400 = 10.24, but 16384 / 6400 = 2 a part, 8 an SM: 8 blocks of one warp, not 10.

@@ -86,6 +86,7 @@ class Function:
 
     def set_attribute(self, name: str, value: int) -> None:
         self.attributes[name] = value
+        self._driver.asked.append((self.name, name, value))
 
     def prepare(self, codes: str) -> None:
         self.codes = codes
@@ -127,13 +128,17 @@ class FakeDriver(ModuleType):
         self.kernels: dict[str, Callable[..., None]] = {}
         self.globals: dict[str, tuple[Allocation, int]] = {}
         self.attributes: dict[str, dict[str, int]] = {}
+        self.asked: list[tuple[str, str, int]] = []
         self.launched: list[tuple] = []
         self.loaded: list[bytes] = []
         self.calls: list[str] = []
         self.used, self.capacity = 0, 1 << 30
         self.ms, self.kernel_ms, self.memset_ms, self.eager = 0.0, 1.0, 0.5, False
         self.device_attribute = SimpleNamespace(**{name: name for name in LIMITS})
-        names = ("MAX_THREADS_PER_BLOCK", "NUM_REGS", "SHARED_SIZE_BYTES", "MAX_DYNAMIC_SHARED_SIZE_BYTES")
+        names = (
+            "MAX_THREADS_PER_BLOCK", "NUM_REGS", "SHARED_SIZE_BYTES", "MAX_DYNAMIC_SHARED_SIZE_BYTES",
+            "PREFERRED_SHARED_MEMORY_CARVEOUT",
+        )  # fmt: skip
         self.function_attribute = SimpleNamespace(**{name: name for name in names})
         self.Context = SimpleNamespace(synchronize=lambda: None)
         self.Stream = Stream

@@ -38,8 +38,9 @@ def launch(
     block: tuple[str | int, ...] = (32,),
     arguments: tuple[tuple[str, str], ...] = (),
     shared: str | int = 0,
+    carveout: str | int = "default",
 ) -> DeclaredLaunch:
-    return DeclaredLaunch("e", grid, block, shared, arguments, ("launches", 0), conditions)
+    return DeclaredLaunch("e", grid, block, shared, arguments, ("launches", 0), conditions, carveout=carveout)
 
 
 def test_missing_sizes_are_one_and_expressions_are_numbers() -> None:
@@ -130,6 +131,36 @@ def test_arguments_of_absent_buffers_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "percent"),
+    [
+        ("default", None),
+        ("l1", 0),
+        ("shared", 100),
+        (0, 0),
+        (37, 37),
+        (100, 100),
+        (-1, None),
+        ("tile * 2", 32),
+        ("'l1'", 0),
+    ],
+)
+def test_a_carve_out_is_a_word_or_a_percentage(given: str | int, percent: int | None) -> None:
+    (step,) = resolved([launch(carveout=given)], (), scope()).steps
+    assert step.carveout == percent
+
+
+def test_a_wrong_carve_out_says_where_and_what_is_accepted() -> None:
+    with pytest.raises(UserError) as error:
+        resolved([launch(carveout=101)], (), scope())
+    assert str(error.value).splitlines() == [
+        "t.cu.j2:4: not a carve-out",
+        "  key: launches[0].carveout",
+        "  found: 101",
+        "  accepted: an integer from 0 to 100 (percent), -1 for default, or default, l1, shared",
+    ]
+
+
+@pytest.mark.parametrize(
     ("one", "key", "words"),
     [
         (launch(grid=(0,)), "launches[0].grid", "grid.x is not a legal size"),
@@ -142,6 +173,12 @@ def test_arguments_of_absent_buffers_are_left_out() -> None:
         (launch(shared=-1), "launches[0].shared_bytes", "not a size"),
         (launch(shared="'a'"), "launches[0].shared_bytes", "not a size"),
         (launch(grid=("q",)), "launches[0].grid[0]", "unknown name 'q'"),
+        (launch(carveout=101), "launches[0].carveout", "not a carve-out"),
+        (launch(carveout=-2), "launches[0].carveout", "not a carve-out"),
+        (launch(carveout="m / 4"), "launches[0].carveout", "not a carve-out"),
+        (launch(carveout="m > 4"), "launches[0].carveout", "not a carve-out"),
+        (launch(carveout="'half'"), "launches[0].carveout", "not a carve-out"),
+        (launch(carveout="L1"), "launches[0].carveout", "unknown name 'L1'"),
     ],
 )
 def test_an_illegal_launch_is_named(one: DeclaredLaunch, key: str, words: str) -> None:

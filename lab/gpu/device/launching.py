@@ -91,6 +91,8 @@ class Launcher:
         if step.dynamic_shared_bytes:
             # above 48 KB a kernel must ask for it (CUDA C++ Programming Guide, shared memory)
             function.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, step.dynamic_shared_bytes)
+        if step.carveout is not None:
+            function.set_attribute(cuda.function_attribute.PREFERRED_SHARED_MEMORY_CARVEOUT, step.carveout)
         function.prepare(codes)
         grid, block = tuple(map(int, step.grid)), tuple(map(int, step.block))  # PyCUDA takes no NumPy integers
         shared, stream = step.dynamic_shared_bytes, self._stream

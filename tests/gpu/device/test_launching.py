@@ -53,6 +53,17 @@ def test_a_launch_gets_its_geometry_and_packed_arguments(sequence, cuda):
     assert packed == struct.pack("ifP", 5, 1.5, int(sequence.memory["x"]))
 
 
+@pytest.mark.parametrize("carveout", [0, 37, 100])
+def test_a_carve_out_is_asked_for(sequence, cuda, carveout):
+    sequence(replace(STEP, carveout=carveout))()
+    assert cuda.asked == [("scale", "PREFERRED_SHARED_MEMORY_CARVEOUT", carveout)]
+
+
+def test_without_a_carve_out_the_driver_decides(sequence, cuda):
+    sequence(STEP)()
+    assert cuda.asked == []
+
+
 def test_dynamic_shared_memory_is_asked_for(sequence, cuda):
     sequence(replace(STEP, dynamic_shared_bytes=100_000))()
     assert cuda.launched[0][3] == 100_000
