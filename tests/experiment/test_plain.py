@@ -10,6 +10,7 @@ from lab.base.errors import UserError
 from lab.experiment.load import from_text
 from lab.experiment.space import expand
 from lab.experiment.variants import plan, toolchains
+from lab.runs.pipeline import RunOptions, run
 
 SOURCE = """
 __global__ void add(float *c, const float *a, const float *b, int n) {
@@ -227,3 +228,30 @@ def test_a_value_that_does_not_suit_a_parameters_type_is_found_before_anything_i
         plan(experiment, expand(experiment).points, toolchains(experiment), ["sm_90"])
     assert "add.yaml:5" in str(caught.value)
     assert "T=int" in str(caught.value)
+
+
+CARVED_SOURCE = "__global__ void k(float *y) { y[threadIdx.x] = 1; }\n"
+CARVED_FILE = """source: k.cu
+arguments: {y: "out float32[32]"}
+grid: 1
+block: 32
+archs: [sm_90]
+"""
+
+
+def carved(folder, more):
+    (folder / "k.cu").write_text(CARVED_SOURCE)
+    (folder / "k.yaml").write_text(CARVED_FILE + more)
+    return run(folder / "k.yaml", RunOptions(output=folder / "out", measure=False)).records
+
+
+def test_a_carve_out_is_swept(tmp_path):
+    records = carved(tmp_path, "parameters: {preferred: [-1, 0, 50, 100]}\ncarveout: preferred\n")
+    assert [record.launch.carveout for record in records] == [None, 0, 50, 100]
+
+
+@pytest.mark.parametrize(("given", "key"), [("101", "carveout"), ("'-2'", "carveout"), ("L1", "carveout")])
+def test_another_carve_out_is_refused_with_its_line(tmp_path, given, key):
+    with pytest.raises(UserError, match=r"k\.yaml:6: ") as error:
+        carved(tmp_path, f"carveout: {given}\n")
+    assert error.value.key == key

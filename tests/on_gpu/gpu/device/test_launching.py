@@ -33,3 +33,19 @@ def test_constant_memory_is_filled(tmp_path):
     outcome = run(tmp_path / "fir.yaml", RunOptions(output=tmp_path / "out"))
     assert [record.status.failed for record in outcome.records] == [False, False]
     assert all(record.measurement is not None for record in outcome.records)
+
+
+def test_a_swept_carve_out_reaches_the_driver(tmp_path):
+    (tmp_path / "copy.cu").write_text(
+        "__global__ void copy(float *y, const float *x, int n) {\n"
+        "    int i = blockIdx.x * 256 + threadIdx.x;\n    if (i < n) y[i] = x[i];\n}\n"
+    )
+    (tmp_path / "copy.yaml").write_text(
+        "source: copy.cu\nproblem: {n: 100_000}\n"
+        'arguments: {y: "out float32[n]", x: "float32[n]", n: int32}\n'
+        "parameters: {preferred: [-1, 0, 50, 100]}\ncarveout: preferred\n"
+        "grid: ceil_div(n, 256)\nblock: 256\nreference: {y: x}\n"
+    )
+    outcome = run(tmp_path / "copy.yaml", RunOptions(output=tmp_path / "out"))
+    assert [record.launch.carveout for record in outcome.records] == [None, 0, 50, 100]
+    assert all(record.measurement is not None for record in outcome.records)
