@@ -34,7 +34,7 @@ IDEAS = {
     "v4": "padded rows",
     "v5": "4 elements a thread, vector loads, prefetch",
     "64x64": "4x4 elements a thread",
-    "64x64 padded": "padded rows",
+    "64x64 padded": "padded rows, unrolled 16 times",
     "128x128": "8x8 elements a thread, double buffer",
     "128x128 padded": "padded rows, unrolled 8 times, two blocks an SM",
     "cuBLAS": "",
