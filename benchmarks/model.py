@@ -166,7 +166,7 @@ than one if its words lie in different banks (conv3x3). The counts of all kernel
 again for this (`benchmarks/count_again.py`). Before, the lists from the second on had median errors of 5.6 %, 14.5 %,
 14.1 %, 9.3 % and 13.1 %, a p90 of 34 %, 45 %, 54 %, 41 % and 38 %, ranks of 0.93, 0.70, 0.60, 0.82 and 0.70, and 120 of
 121, 5 of 9, 7 of 11, 10 of 11 and 11 of 12 good first picks. The lines of the held-out kernels in this table were
-printed six times meanwhile, their rows never.
+printed nine times meanwhile, their rows never.
 
 That a first pick is named where the times of a sweep lie further apart than 20 % was compared with another rule: it
 beats half of the variants by more than the difference of two estimates errs, whose variance grows with the parts of the
