@@ -162,6 +162,36 @@ def sizes(a: Matrix, b: Matrix, c: Matrix, layout: str) -> tuple[int, int, int]:
     return m, n, k
 
 
+def apart(a: Matrix, b: Matrix, c: Matrix, dtype: str) -> None:
+    """Refuse a C that shares elements with A or B: blocks of C are written while others still read these.
+
+    Parts of one larger matrix whose elements differ are apart, though their addresses interleave.
+
+    Raises:
+        UserError: They share elements.
+    """
+    item = np.dtype(dtype).itemsize
+    for name, other in zip(POINTERS[:2], (a, b), strict=True):
+        if _end(other, item) <= c.pointer or _end(c, item) <= other.pointer:
+            continue
+        at = c.pointer + item * c.leading * np.arange(c.columns, dtype=np.int64)
+        columns = other.pointer + item * other.leading * np.arange(other.columns, dtype=np.int64)
+        # the last column of it that begins before each of C's ends
+        last = np.searchsorted(columns, at + item * c.rows) - 1
+        if ((last >= 0) & (columns[last] + item * other.rows > at)).any():
+            raise UserError(
+                f"C shares elements with {name}",
+                key="C",
+                found=f"{name} at {hex(other.pointer)}, C at {hex(c.pointer)}",
+                accepted="a C of its own, or another part of the same matrix",
+            )
+
+
+def _end(x: Matrix, item: int) -> int:
+    """The address behind the last element of a matrix."""
+    return x.pointer + item * (x.leading * (x.columns - 1) + x.rows)
+
+
 def plan(library: Library, point: Mapping[str, Scalar]) -> CallPlan:
     """Plan the launches for one product, addresses apart. Needs no GPU.
 

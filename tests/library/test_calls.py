@@ -7,7 +7,7 @@ import pytest
 from library_support import ADDRESS, OnGpu, fortran, small_library
 
 from lab.base.errors import UserError
-from lab.library.calls import CallBuffer, matrix, plan, sizes
+from lab.library.calls import CallBuffer, Matrix, apart, matrix, plan, sizes
 from lab.library.package import LibraryBuffer, LibraryKernel, LibraryLaunch
 from lab.library.tree import Logic
 
@@ -161,3 +161,57 @@ def test_shapes_that_do_not_fit_are_told_one_by_one():
         assert f"A {a[0]} x {a[1]}, B {b[0]} x {b[1]}, C {c[0]} x {c[1]}" in str(caught.value)
     with pytest.raises(UserError, match="k x m, n x k, m x n"):
         sizes(of(1, 2), of(3, 4), of(5, 6), "tt")
+
+
+def part(row, column, rows, columns, *, leading=100, base=ADDRESS):
+    """A part of a matrix of 100 rows."""
+    return Matrix(base + 4 * (row + leading * column), rows, columns, leading)
+
+
+@pytest.mark.parametrize(
+    ("c", "clash"),
+    [
+        (part(0, 0, 10, 10), True),
+        (part(9, 9, 10, 10), True),  # one element
+        (part(10, 0, 10, 10), False),  # below it: the addresses interleave
+        (part(0, 10, 10, 10), False),
+        (part(9, 9, 1, 1), True),
+        (part(0, 0, 10, 10, base=2 * ADDRESS), False),
+        (part(10, 0, 10, 4, leading=30), True),  # its fourth column begins where the second of A does
+        (part(10, 0, 10, 3, leading=30), False),
+        (part(10, 0, 90, 9), False),
+        (part(10, 0, 91, 9), True),  # its columns reach into the next ones
+    ],
+)
+def test_c_may_share_addresses_but_no_elements(c, clash):
+    other, far = part(0, 0, 10, 10), part(0, 0, 10, 10, base=8 * ADDRESS)
+    for a, b, name in ((other, far, "A"), (far, other, "B")):
+        if clash:
+            with pytest.raises(UserError, match=f"C shares elements with {name}"):
+                apart(a, b, c, "float32")
+        else:
+            apart(a, b, c, "float32")
+    apart(other, other, far, "float32")  # A and B may be one
+
+
+def test_elements_are_found_to_be_shared_as_by_marking_them():
+    rng = np.random.default_rng(1)
+    seen = set()
+    for _ in range(300):
+        x, y = (
+            Matrix(ADDRESS + 4 * int(rng.integers(60)), int(rows), int(rng.integers(1, 6)), int(rows + rng.integers(9)))
+            for rows in rng.integers(1, 7, 2)
+        )
+        marked = [
+            {one.pointer + 4 * (r + one.leading * k) for r in range(one.rows) for k in range(one.columns)}
+            for one in (x, y)
+        ]
+        shared = bool(marked[0] & marked[1])
+        seen.add(shared)
+        try:
+            apart(x, x, y, "float32")
+        except UserError:
+            assert shared
+        else:
+            assert not shared
+    assert seen == {True, False}
