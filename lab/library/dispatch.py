@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
@@ -18,7 +19,7 @@ from typing import Any
 
 from lab.base.errors import Location, MissingToolError, UserError
 from lab.base.sizes import Size
-from lab.library.calls import CallPlan, CallStep, Matrix, matrix, plan, sizes
+from lab.library.calls import CallPlan, CallStep, Matrix, apart, matrix, plan, sizes
 from lab.library.package import FACTORS, POINTERS, SIZES, Library, LibraryKernel, from_json
 from lab.library.tree import Logic
 
@@ -60,9 +61,16 @@ class Dispatcher(Picker):
     """A loaded library."""
 
     def __init__(self, library: Library, folder: Path) -> None:
-        """Keep the library; the first `gemm` is what needs a GPU."""
+        """Keep the library and its machine code; the first `gemm` is what needs a GPU.
+
+        Args:
+            library: The library.
+            folder: Where its cubins are. They are read now, and no file later; `select` needs none.
+        """
         super().__init__(library.logic)
         self.library, self.folder = library, folder
+        files = {kernel.cubin: folder / kernel.cubin for kernel in library.kernels}
+        self._cubins = {name: file.read_bytes() for name, file in files.items() if file.is_file()}
         self._plan = lru_cache(maxsize=_MOST_PLANS)(lambda *point: plan(library, dict(zip(_POINT, point, strict=True))))
 
     def gemm(
@@ -90,12 +98,14 @@ class Dispatcher(Picker):
                 streams need a dispatcher each, since they share its workspace.
 
         Raises:
-            UserError: A matrix is not what the library takes; the message names it.
+            UserError: A matrix is not what the library takes, or C shares elements with A or B; the message names it.
+                Or the process was forked after its first call. Nothing is launched then.
             MissingToolError: PyCUDA or a GPU is missing.
         """
         dtype, layout = self.library.dtype, self.library.layout
         a, b, c = (matrix(name, value, dtype) for name, value in zip(POINTERS, (A, B, C), strict=True))
         m, n, k = sizes(a, b, c, layout)
+        apart(a, b, c, dtype)
         made = self._plan(m, n, k, a.leading, b.leading, c.leading, float(alpha), float(beta))
         device = self._device
         with device.current():
@@ -104,7 +114,7 @@ class Dispatcher(Picker):
 
     @cached_property
     def _device(self) -> _Device:
-        return _Device(self.library, self.folder)
+        return _Device(self.library, self.folder, self._cubins)
 
 
 _POINT = (*SIZES, *FACTORS)
@@ -138,7 +148,7 @@ def load(path: Path | str) -> Dispatcher:
 class _Device:
     """Modules, functions and workspace, in the context that is current at first use, else the primary one."""
 
-    def __init__(self, library: Library, folder: Path) -> None:
+    def __init__(self, library: Library, folder: Path, cubins: Mapping[str, bytes]) -> None:
         """Find PyCUDA and a context.
 
         Raises:
@@ -152,7 +162,9 @@ class _Device:
             raise MissingToolError("gemm needs PyCUDA: python -m pip install 'lab[gpu]'") from error
         except cuda.Error as error:
             raise MissingToolError(f"gemm needs an NVIDIA GPU: {error}") from error
-        self._cuda, self._library, self._folder = cuda, library, folder
+        self._cuda, self._library, self._folder, self._cubins = cuda, library, folder, cubins
+        self._process = os.getpid()
+        self._allowed: dict[tuple[int, str, str], int] = {}
         self._modules: dict[int, Any] = {}
         self._functions: dict[tuple[int, str, str], Any] = {}
         self._workspace: Any = None
@@ -164,6 +176,12 @@ class _Device:
 
         PyCUDA aborts the process that ends with a context on its stack.
         """
+        if os.getpid() != self._process:
+            raise UserError(
+                "the process was forked after the library's first call, and contexts of CUDA do not survive that",
+                at=Location(self._folder),
+                accepted="a process that is spawned, or a library that is loaded and called in the new process alone",
+            )
         if self._cuda.Context.get_current() is not None:
             yield
             return
@@ -205,14 +223,14 @@ class _Device:
             function.prepare(step.codes)
             self._functions[key] = function
         found = self._functions[key]
-        if step.shared_bytes:  # above 48 KiB, static memory included, a kernel must ask for it
+        if step.shared_bytes > self._allowed.get(key, 0):  # above 48 KiB, static memory included, a kernel must ask
             found.set_attribute(self._cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, step.shared_bytes)
+            self._allowed[key] = step.shared_bytes
         return found
 
     def _module(self, number: int, kernel: LibraryKernel) -> Any:  # noqa: ANN401 - PyCUDA has no types
         if number not in self._modules:
-            file = self._folder / kernel.cubin
-            if not file.is_file():
-                raise UserError("the library lacks a cubin", at=Location(file), key=kernel.name)
-            self._modules[number] = self._cuda.module_from_file(str(file))
+            if kernel.cubin not in self._cubins:
+                raise UserError("the library lacks a cubin", at=Location(self._folder / kernel.cubin), key=kernel.name)
+            self._modules[number] = self._cuda.module_from_buffer(self._cubins[kernel.cubin])
         return self._modules[number]
