@@ -260,13 +260,30 @@ class Watch:
             if place.name.isdigit():
                 with contextlib.suppress(OSError, ValueError, IndexError):
                     parents[int(place.name)] = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-                    lines[int(place.name)] = (place / "cmdline").read_text()
+                    lines[int(place.name)] = command_line(place)
         below = {os.getpid()}
         for _ in range(5):
             below |= {child for child, parent in parents.items() if parent in below}
         return [lines[one] for one in below - {os.getpid()} if not self._is_ours(lines.get(one, "?").split("\0"))]
 
 
+def command_line(place: Path) -> str:
+    """Read a process's words, each followed by a NUL, from its folder in /proc.
+
+    The kernel closes a new program's inherited files, which ends `subprocess.Popen`, before it sets the words: for a
+    moment there are none. A zombie has none any more and is told by its name, in the parentheses that `stat` has.
+    """
+    for _ in range(_TRIES):
+        if words := (place / "cmdline").read_text():
+            return words
+        state = (place / "stat").read_text()
+        if state.rpartition(")")[2].split()[0] == "Z":
+            break
+        time.sleep(_BETWEEN_TRIES_S)
+    return state[state.index("(") : state.rindex(")") + 1]
+
+
+_TRIES, _BETWEEN_TRIES_S = 500, 0.002
 WATCH = Watch()
 LOOK_EVERY = 500
 """Inputs between two looks at the processes."""

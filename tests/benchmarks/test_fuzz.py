@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
@@ -59,6 +60,23 @@ def test_it_sees_processes_that_nobody_expects(fuzz):
             assert any("sleep" in line for line in fuzz.WATCH.foreign_processes())
         finally:
             child.kill()
+
+
+def test_a_process_whose_words_are_not_set_yet_is_waited_for(fuzz, tmp_path):
+    (tmp_path / "stat").write_text("7 (sleep) R 1 7 7 0")
+    (tmp_path / "cmdline").write_text("")
+    with ThreadPoolExecutor() as pool:
+        line = pool.submit(fuzz.command_line, tmp_path)
+        assert wait([line], timeout=0.05).not_done
+        (tmp_path / "new").write_text("sleep\x0060\x00")
+        (tmp_path / "new").replace(tmp_path / "cmdline")
+        assert line.result() == "sleep\x0060\x00"
+
+
+def test_a_zombie_is_told_by_its_name(fuzz, tmp_path):
+    (tmp_path / "stat").write_text("7 (a (b) c) Z 1 7 7 0")
+    (tmp_path / "cmdline").write_text("")
+    assert fuzz.command_line(tmp_path) == "(a (b) c)"
 
 
 def test_a_file_name_that_a_compiler_would_get_is_an_escape(fuzz, monkeypatch):
