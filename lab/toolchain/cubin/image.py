@@ -151,6 +151,8 @@ def sections(image: bytes) -> Iterator[Section]:
     segment_size, segment_count = struct.unpack_from("<HH", image, 0x36)  # e_phentsize, e_phnum
     if segments + segment_size * segment_count > len(image):
         raise IndexError("the program headers are beyond the end")
+    if table + entry_size * count > len(image):  # an offset of 2^63 and more would be an OverflowError below
+        raise IndexError("the section headers are beyond the end")
     headers = [SECTION.unpack_from(image, table + index * entry_size) for index in range(count)]
     names = content_of(image, headers[names_index])
     for header in headers:

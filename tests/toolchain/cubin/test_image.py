@@ -89,6 +89,14 @@ def test_a_broken_image_raises_nothing_but_a_value_error(cubin: bytes, data: st.
             read(image)
 
 
+@pytest.mark.parametrize("byte", [0x22, 0x2F])
+def test_section_headers_beyond_the_end_are_refused(cubin: bytes, byte: int) -> None:
+    far = cubin[: byte + 8 - byte % 8 - 1] + b"\xff" + cubin[byte + 8 - byte % 8 :]
+    assert struct.unpack_from("<Q", far, byte - byte % 8)[0] >= 2**63
+    with pytest.raises(IndexError, match="beyond the end"):
+        list(sections(far))
+
+
 def test_a_cut_image_is_refused(cubin: bytes) -> None:
     with pytest.raises((struct.error, IndexError)):
         list(sections(cubin[:-1]))
