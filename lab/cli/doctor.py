@@ -140,6 +140,7 @@ class Probes:
         nvcc: Path of nvcc, or None.
         tool: Name of one of NVIDIA's tools to its path, or None.
         headers: Folder of CUDA's headers, or None.
+        cutlass: Folder of CUTLASS's headers, or None.
         nvrtcs: Every NVRTC toolchain, the one that is used first.
         nvjitlinks: Paths of nvJitLink's library, the one that is used first.
         environment: Name of a variable of the environment to its value, or None.
@@ -156,6 +157,7 @@ class Probes:
     nvcc: Callable[[], Path | None] = locate.nvcc
     tool: Callable[[str], Path | None] = locate.tool
     headers: Callable[[], Path | None] = locate.headers
+    cutlass: Callable[[], Path | None] = locate.cutlass
     nvrtcs: Callable[[], Iterable[Any]] = find_nvrtcs
     nvjitlinks: Callable[[], Iterable[Path]] = locate.nvjitlinks
     environment: Callable[[str], str | None] = os.environ.get
@@ -179,6 +181,7 @@ def examine(probes: Probes | None = None) -> tuple[Diagnosis, ...]:
         ("NVRTC", _nvrtc),
         ("CUDA headers", _headers),
         ("CCCL", _cccl),
+        ("CUTLASS", _cutlass),
         ("nvdisasm", _nvdisasm),
         ("nvJitLink", _nvjitlink),
         ("Triton", _triton),
@@ -246,6 +249,16 @@ def _cccl(probes: Probes) -> Diagnosis:
         version or (f"in {folder}" if beside else None),
         adds="kernels that include cub/, thrust/, cuda/std/ or cooperative_groups.h, through NVRTC",
         install="python -m pip install nvidia-cuda-cccl",
+    )
+
+
+def _cutlass(probes: Probes) -> Diagnosis:
+    folder = probes.cutlass()
+    return _finding(
+        "CUTLASS",
+        f"{locate.cutlass_version(folder)} in {folder}" if folder is not None else None,
+        adds="kernels that include cutlass/ or cute/",
+        install="python -m pip install --no-deps nvidia-cutlass",
     )
 
 

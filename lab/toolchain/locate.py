@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import glob
+import importlib.util
 import os
 import re
 import shutil
@@ -183,6 +184,23 @@ def headers_version(folder: Path) -> str:
     text = (folder / "cuda_runtime_api.h").read_text(errors="replace")
     match = re.search(r"#define\s+CUDART_VERSION\s+(\d+)", text)
     return f"{int(match[1]) // 1000}.{int(match[1]) % 1000 // 10}" if match else "unknown"
+
+
+def cutlass() -> Path | None:
+    """Return the folder of CUTLASS's headers, with `cute` and `cutlass` in it, of the wheel nvidia-cutlass."""
+    spec = importlib.util.find_spec("cutlass_library")
+    for place in (spec.submodule_search_locations or ()) if spec is not None else ():
+        folder = Path(place) / "source" / "include"
+        if (folder / "cutlass" / "version.h").is_file():
+            return folder
+    return None
+
+
+def cutlass_version(folder: Path) -> str:
+    """Return the version of a folder of CUTLASS's headers, `4.2.0`, from cutlass/version.h."""
+    text = (folder / "cutlass" / "version.h").read_text(errors="replace")
+    numbers = dict(re.findall(r"#define\s+CUTLASS_(MAJOR|MINOR|PATCH)\s+(\d+)", text))
+    return ".".join(numbers.get(name, "?") for name in ("MAJOR", "MINOR", "PATCH"))
 
 
 def tool_version(path: Path) -> str | None:

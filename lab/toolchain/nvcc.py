@@ -41,6 +41,8 @@ INSTALL_HOST = "sudo apt-get install g++   (or use the toolchain nvrtc, which ne
 
 _LANGUAGE = ("--extended-lambda",)
 """What users' kernels need of nvcc's language: it refuses a lambda with `__device__` otherwise. Not for PTX."""
+_FOR_CUTLASS = ("--expt-relaxed-constexpr",)
+"""CUTLASS calls constexpr functions that name no execution space."""
 
 _FLAG_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")  # nvcc reads these by itself
 _NO_HOST_COMPILER = re.compile(
@@ -73,8 +75,9 @@ class Nvcc:
 
     @property
     def identity(self) -> str:
-        """Flags that nvcc reads from the environment."""
-        return _environment_flags(os.environ)
+        """Flags that nvcc reads from the environment, and the version of CUTLASS's headers."""
+        folder = locate.cutlass()
+        return _environment_flags(os.environ) + (f" CUTLASS {locate.cutlass_version(folder)}" if folder else "")
 
     def supports(self, arch: str) -> bool:
         """Return whether this nvcc can target `arch`."""
@@ -143,12 +146,15 @@ def _pycuda_is_usable() -> bool:
 
 
 def _names_without_machine(folder: Path) -> Callable[[str], str]:
-    """Return a function that renames the user's files and CUDA's headers so that names do not depend on the machine."""
+    """Return a function that renames the user's files and the headers so that names do not depend on the machine."""
+    cutlass = locate.cutlass()
 
     def name_of(path: str) -> str:
         path = posixpath.normpath(path)
         if (header := _cuda_header(path)) is not None:
             return f"{headers.ROOT}/{header}"
+        if cutlass is not None and Path(path).is_relative_to(cutlass):
+            return f"{headers.CUTLASS_ROOT}/{Path(path).relative_to(cutlass).as_posix()}"
         for own in (folder, folder.resolve()):
             if Path(path).is_relative_to(own):
                 return f"/{Path(path).relative_to(own).as_posix()}"
@@ -180,8 +186,9 @@ def _front_end(nvcc: Path, request: CompileRequest, options: tuple[str, ...], fo
         (folder / name).write_text(text, encoding="utf-8")
     output = folder / "front.ptx"
     search = ["-I."] if request.included else []  # included files name each other from this folder
+    language = _language(request, str(locate.cutlass()))
     log = _run(
-        [str(nvcc), "-ptx", f"-arch={request.arch}", *_LANGUAGE, *options, *search, "-o", output.name, request.name],
+        [str(nvcc), "-ptx", f"-arch={request.arch}", *language, *options, *search, "-o", output.name, request.name],
         _shown(request, options),
         folder,
     )
@@ -214,14 +221,27 @@ def _refusal(log: str, command: str) -> CompileError | MissingToolError:
 def _shown(request: CompileRequest, options: tuple[str, ...]) -> str:
     """Return the two commands, which can be repeated where nvcc is on PATH."""
     flags = _environment_flags(os.environ)
-    stem = Path(request.name).stem
+    stem, language = Path(request.name).stem, _language(request, "<CUTLASS headers>")
     front = shlex.join(
-        ["nvcc", "-ptx", f"-arch={request.arch}", *_LANGUAGE, *options, "-o", f"{stem}.ptx", request.name]
+        ["nvcc", "-ptx", f"-arch={request.arch}", *language, *options, "-o", f"{stem}.ptx", request.name]
     )
     back = shlex.join(
         ["nvcc", "-cubin", f"-arch={request.arch}", *options, "-Xptxas", "-v", "-o", f"{stem}.cubin", f"{stem}.ptx"]
     )
     return " && ".join(f"{flags} {part}".strip() for part in (front, back))
+
+
+def _language(request: CompileRequest, cutlass: str) -> tuple[str, ...]:
+    """Return the options for CUDA C++, with those for CUTLASS if the source names one of its headers.
+
+    Args:
+        request: The source, and the files that it includes.
+        cutlass: The folder of CUTLASS's headers, or what is shown for it.
+    """
+    texts = "\n".join((request.source, *dict(request.included).values()))
+    if not headers.names_cutlass(texts) or locate.cutlass() is None:
+        return _LANGUAGE
+    return (*_LANGUAGE, *(option for option in _FOR_CUTLASS if option not in request.options), f"-I{cutlass}")
 
 
 def _environment_flags(environment: Mapping[str, str]) -> str:

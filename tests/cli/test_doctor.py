@@ -16,6 +16,7 @@ NAMES = [
     "NVRTC",
     "CUDA headers",
     "CCCL",
+    "CUTLASS",
     "nvdisasm",
     "nvJitLink",
     "Triton",
@@ -61,6 +62,7 @@ def machine(tmp_path, **answers):
         "nvcc": lambda: None,
         "tool": lambda _: None,
         "headers": lambda: None,
+        "cutlass": lambda: None,
         "nvrtcs": lambda: (),
         "nvjitlinks": lambda: (),
         "environment": lambda _: None,
@@ -79,7 +81,7 @@ def test_this_machine():
     findings = examine()
     assert [finding.name for finding in findings] == NAMES
     by_name = {finding.name: finding for finding in findings}
-    for name in ("Python", "NVRTC", "CUDA headers", "CCCL", "nvdisasm", "nvJitLink", "cache"):
+    for name in ("Python", "NVRTC", "CUDA headers", "CCCL", "CUTLASS", "nvdisasm", "nvJitLink", "cache"):
         assert by_name[name].found, by_name[name]
         assert by_name[name].install == ""
 
@@ -101,6 +103,10 @@ def test_a_full_machine(tmp_path):
     (tmp_path / "lib64").mkdir()
     (tmp_path / "lib64" / "libcublas.so.13").touch()
     (tmp_path / "calibration.yaml").write_text(CALIBRATION)
+    (tmp_path / "cutlass").mkdir()
+    (tmp_path / "cutlass" / "version.h").write_text(
+        "#define CUTLASS_MAJOR 4\n#define CUTLASS_MINOR 2\n#define CUTLASS_PATCH 0\n"
+    )
     versions = {"pycuda": "2026.1", "nvidia-ml-py": "13.1.0", "torch": "2.11.0"}
     versions |= {"triton": "3.4.0", "nvidia-cuda-cccl": "13.0.1"}
     found = look(
@@ -119,6 +125,7 @@ def test_a_full_machine(tmp_path):
             nvcc=lambda: Path("/usr/bin/nvcc"),
             tool=lambda name: Path("/opt", name),
             headers=lambda: tmp_path / "include",
+            cutlass=lambda: tmp_path,
             nvjitlinks=lambda: [Path("/opt/libnvJitLink.so.13")],
             nvrtcs=lambda: [Nvrtc(Path(), version, ("sm_75", "sm_121")) for version in ("13.5.37", "12.9.86")],
         )
@@ -126,6 +133,7 @@ def test_a_full_machine(tmp_path):
     assert all(finding.found and not finding.install for finding in found.values())
     assert found["NVRTC"].detail == "13.5.37, sm_75 to sm_121; also 12.9.86"
     assert found["CUDA headers"].detail == f"13.0 in {tmp_path / 'include'}"
+    assert found["CUTLASS"].detail == f"4.2.0 in {tmp_path}"
     assert found["nvcc"].detail == "13.0.88, /usr/bin/nvcc"
     assert found["driver"].detail == "580.159.04, CUDA 13.2"
     assert found["GPU"].detail == (

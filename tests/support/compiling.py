@@ -11,6 +11,10 @@ from pathlib import Path
 import nvidia
 from cuda.bindings import nvrtc
 
+from lab.toolchain.base import CompileRequest
+from lab.toolchain.nvrtc.headers import names_cutlass
+from lab.toolchain.select import toolchain
+
 KERNELS = Path(__file__).parents[1] / "emulator" / "kernels"
 _PACKAGE = Path(next(iter(nvidia.__path__)))
 TOOLKIT = next((folder for folder in sorted(_PACKAGE.glob("cu*")) if (folder / "include").is_dir()), _PACKAGE)
@@ -34,6 +38,8 @@ def _headers() -> tempfile.TemporaryDirectory[str]:
 
 def compile_text(text: str, *options: str, arch: str = "compute_90") -> str:
     """Compile CUDA source to PTX with NVRTC."""
+    if names_cutlass(text):  # lab finds these headers and knows what they need
+        return toolchain("nvrtc").compile(CompileRequest(text, "kernel.cu", arch.replace("compute", "sm"))).ptx
     _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], [])
     include = TOOLKIT / "include"
     flags = [f"--gpu-architecture={arch}", f"-I{include}", f"-I{include / 'cccl'}", *options]

@@ -117,6 +117,16 @@ def test_the_version_of_headers(tmp_path):
     assert locate.headers_version(tmp_path) == "unknown"
 
 
+def test_the_version_of_cutlass(tmp_path):
+    (tmp_path / "cutlass").mkdir()
+    (tmp_path / "cutlass" / "version.h").write_text("#define CUTLASS_MAJOR 4\n#define CUTLASS_MINOR 2\n")
+    assert locate.cutlass_version(tmp_path) == "4.2.?"
+    folder = locate.cutlass()
+    assert folder is not None
+    assert (folder / "cute" / "tensor.hpp").is_file()
+    assert all(part.isdigit() for part in locate.cutlass_version(folder).split("."))
+
+
 def test_the_headers_here_are_whole():
     folder = locate.headers()
     assert folder is not None

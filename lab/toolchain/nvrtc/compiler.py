@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,9 @@ FIRST_WITHOUT_SUFFIX = 13
 FIRST_WITH_CACHE = (12, 9)
 """Since this version NVRTC has a cache of its own and `--no-cache`; 12.8 refuses the option."""
 
+_FOR_CUTLASS = ("--device-as-default-execution-space", "--diag-suppress=20044")
+"""CUTLASS has constexpr functions that name no execution space, and extern arrays that NVRTC says it makes static."""
+
 
 @dataclass(frozen=True, slots=True)
 class Nvrtc:
@@ -39,6 +42,8 @@ class Nvrtc:
         architectures: Its targets, from nvrtcGetSupportedArchs.
         header_folder: Folder of CUDA's headers, or None; without them, only sources without includes compile.
         header_version: Version of the headers.
+        cutlass_folder: Folder of CUTLASS's headers, or None.
+        cutlass_version: Version of them.
     """
 
     library: Path
@@ -46,6 +51,8 @@ class Nvrtc:
     architectures: tuple[str, ...]
     header_folder: Path | None = None
     header_version: str = "none"
+    cutlass_folder: Path | None = None
+    cutlass_version: str = ""
 
     @property
     def name(self) -> str:
@@ -54,8 +61,8 @@ class Nvrtc:
 
     @property
     def identity(self) -> str:
-        """The headers' version."""
-        return f"headers {self.header_version}"
+        """The headers' versions."""
+        return f"headers {self.header_version}" + (f", CUTLASS {self.cutlass_version}" if self.cutlass_version else "")
 
     def supports(self, arch: str) -> bool:
         """Return whether this NVRTC can target `arch`."""
@@ -81,12 +88,14 @@ class Nvrtc:
             *accepted(request.options, NVRTC),
         )
         own = dict(request.included)
-        asks = headers.includes_any("\n".join((request.source, *own.values())))
-        shown = [*options, *(["--include-path='<CUDA headers>'"] if asks else []), request.name]
-        command = " ".join(["nvrtc", *shown])
+        command = _shown(options, request)
         check(request.source, request.name, own, command)
         check_expressions(request, command)
-        given = headers.embed(request.source, request.name, own, self.header_folder)
+        folders = headers.Headers(self.header_folder, self.cutlass_folder)
+        given = headers.embed(request.source, request.name, own, folders)
+        if headers.includes_cutlass(given):
+            options = (*options, *(option for option in _FOR_CUTLASS if option not in options))
+            command = _shown(options, request)
         made = load(self.library).compile(
             given.source,
             f"/{request.name}",
@@ -119,6 +128,12 @@ class Nvrtc:
         if self.header_folder is not None or "could not open source file" not in log:
             return ""
         return f" (there are no CUDA headers for NVRTC {self.version} here: {install(self.version)})"
+
+
+def _shown(options: Sequence[str], request: CompileRequest) -> str:
+    """Return the command to show, with a stand-in for the folder of CUDA's headers if the source has includes."""
+    asks = headers.includes_any("\n".join((request.source, *dict(request.included).values())))
+    return " ".join(["nvrtc", *options, *(["--include-path='<CUDA headers>'"] if asks else []), request.name])
 
 
 def _without_cache(version: str) -> tuple[str, ...]:
@@ -158,13 +173,15 @@ def find_nvrtc(wanted: str = "") -> Nvrtc | None:
 
 
 def _toolchain(library: NvrtcLibrary) -> Nvrtc:
-    folder = locate.headers(library.version, beside=library.path)
+    folder, cutlass = locate.headers(library.version, beside=library.path), locate.cutlass()
     return Nvrtc(
         library=library.path,
         version=library.version,
         architectures=tuple(f"sm_{number}" for number in library.architectures),
         header_folder=folder,
         header_version=locate.headers_version(folder) if folder else "none",
+        cutlass_folder=cutlass,
+        cutlass_version=locate.cutlass_version(cutlass) if cutlass else "",
     )
 
 

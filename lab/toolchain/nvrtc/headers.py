@@ -1,8 +1,9 @@
-"""Passes CUDA's headers to NVRTC in memory, under names that are the same on every machine.
+"""Passes the headers of CUDA and CUTLASS to NVRTC in memory, under names that are the same on every machine.
 
 A header from NVRTC's include path enters the PTX's `.file` table with its path on this machine. A header that is passed
 in memory as `/cuda/cuda_fp16.h` enters with that name. The include lines that lead from the source to CUDA's headers
-are rewritten to those names in place, so that line numbers stay. Files of the user's own are passed as `/mine.h`.
+are rewritten to those names in place, so that line numbers stay. CUTLASS's headers are passed as
+`/cutlass/cute/tensor.hpp`, files of the user's own as `/mine.h`.
 
 NVRTC looks for a name among the texts in memory first. A name that leads nowhere is passed, too, as a text that is an
 error: without it, NVRTC would look for the file on the disk, from the root folder, where its source pretends to be.
@@ -23,9 +24,56 @@ from lab.toolchain.nvrtc.standard import FOLDER, replaced, standard, uses_std
 ROOT = "/cuda"
 """The folder under which line tables name CUDA's headers."""
 
+CUTLASS_ROOT = "/cutlass"
+"""The folder under which line tables name CUTLASS's headers."""
+
 _LINE = re.compile(r"^[ \t]*#[ \t]*line[ \t]+(\d{1,9})[^\n]*\n", re.MULTILINE)
+_OLD_TUPLES = re.compile(r"template <(?:size_t _Ip, )?class\.\.\. _Tp>\s+struct tuple_(?:size|element);")
+_BROUGHT = (
+    ("curand", "python -m pip install nvidia-curand"),
+    ("cute/", "python -m pip install --no-deps nvidia-cutlass"),
+    ("cutlass/", "python -m pip install --no-deps nvidia-cutlass"),
+)
+"""How names of headers begin that a further package brings."""
 _MACRO_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]+[A-Za-z_]", re.MULTILINE)
 _INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(<[^>\n]+>|"[^"\n]+")', re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """Folders of headers that are not the user's.
+
+    Attributes:
+        cuda: CUDA's, or None.
+        cutlass: CUTLASS's, with `cute` and `cutlass` in it, or None.
+    """
+
+    cuda: Path | None
+    cutlass: Path | None = None
+
+    def find(self, name: str, beside: Path | None = None) -> str | None:
+        """Return the name under which a header is passed, `/cuda/mma.h`; None for any other file.
+
+        Args:
+            name: As an include line has it.
+            beside: Folder of the header that includes it in quotes.
+        """
+        for root, folder in self._folders():
+            own = [beside] if beside is not None and beside.is_relative_to(folder) else []
+            for place in (*own, *roots(folder)):
+                path = place / name
+                with suppress(OSError):  # too long a name
+                    if path.is_file() and path.resolve().is_relative_to(folder.resolve()):
+                        return f"{root}/{path.resolve().relative_to(folder.resolve()).as_posix()}"
+        return None
+
+    def path(self, name: str) -> Path:
+        """Return the file behind a name that `find` returned."""
+        return next(folder / name[len(root) + 1 :] for root, folder in self._folders() if name.startswith(f"{root}/"))
+
+    def _folders(self) -> list[tuple[str, Path]]:
+        named = ((ROOT, self.cuda), (CUTLASS_ROOT, self.cutlass))
+        return [(root, folder) for root, folder in named if folder is not None]
 
 
 def roots(folder: Path) -> tuple[Path, ...]:
@@ -36,6 +84,11 @@ def roots(folder: Path) -> tuple[Path, ...]:
 def includes_any(source: str) -> bool:
     """Return whether a source has any include lines."""
     return bool(_INCLUDE.search(source) or _MACRO_INCLUDE.search(source))
+
+
+def names_cutlass(source: str) -> bool:
+    """Return whether an include line of a source names a header of CUTLASS."""
+    return any(match[2][1:].startswith(("cutlass/", "cute/")) for match in _INCLUDE.finditer(source))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +106,7 @@ class Embedded:
     search: tuple[Path, ...] = ()
 
 
-def embed(source: str, name: str, own: Mapping[str, str], folder: Path | None) -> Embedded:
+def embed(source: str, name: str, own: Mapping[str, str], folders: Headers) -> Embedded:
     """Collect what a source includes, and rewrite its include lines.
 
     If a header includes a file whose name is a macro (parts of CCCL do), CUDA's headers stay on the disk, since some
@@ -63,31 +116,44 @@ def embed(source: str, name: str, own: Mapping[str, str], folder: Path | None) -
         source: CUDA C++ that `lab.toolchain.includes.check` accepts.
         name: Its name, for messages.
         own: The user's own files, by the names in include lines.
-        folder: A folder of CUDA headers, or None.
+        folders: Where the other headers are.
     """
-    reached: dict[str, str] = {}
-    pending: list[str] = []
-    texts = _with_standard({"": source, **own}, folder)
+    texts = _with_standard({"": source, **own}, folders)
     own = {key: text for key, text in texts.items() if key}
-    found = {key: _rewritten(text, key or name, own, folder, pending) for key, text in texts.items()}
-    while pending and folder is not None:
-        relative = pending.pop()
-        header = f"{ROOT}/{relative}"
-        if header not in reached:
-            reached[header], further = _header(folder, relative)
-            if _MACRO_INCLUDE.search(reached[header]):
-                found = {key: _rewritten(text, key or name, own, folder, None) for key, text in texts.items()}
-                reached, search = {}, roots(folder)
-                break
-            pending.extend(further)
-    else:
-        search = ()
+    for in_memory in ((ROOT, CUTLASS_ROOT), (CUTLASS_ROOT,)):
+        pending: list[str] = []
+        found = {
+            key: _rewritten(text, key or name, own, folders, pending=pending, in_memory=in_memory)
+            for key, text in texts.items()
+        }
+        reached = _reached(pending, folders, in_memory)
+        if not any(_MACRO_INCLUDE.search(text) for text in reached.values()):
+            break
     missing = {key: text for _, nowhere in found.values() for key, text in nowhere.items()}
     given = {f"/{key}": text for key, (text, _) in found.items() if key}
+    search = roots(folders.cuda) if ROOT not in in_memory and folders.cuda is not None else ()
     return Embedded(found[""][0], {**missing, **reached, **given}, search)
 
 
-def _with_standard(texts: Mapping[str, str], folder: Path | None) -> dict[str, str]:
+def includes_cutlass(given: Embedded) -> bool:
+    """Return whether a source reaches any of CUTLASS's headers."""
+    return any(name.startswith(f"{CUTLASS_ROOT}/") for name in given.texts)
+
+
+def _reached(pending: list[str], folders: Headers, in_memory: tuple[str, ...]) -> dict[str, str]:
+    """Return the texts of headers, and of those that they include, up to the first that includes a macro's name."""
+    reached: dict[str, str] = {}
+    while pending:
+        header = pending.pop()
+        if header not in reached:
+            reached[header], further = _header(folders, header, in_memory)
+            if ROOT in in_memory and _MACRO_INCLUDE.search(reached[header]):
+                break
+            pending.extend(further)
+    return reached
+
+
+def _with_standard(texts: Mapping[str, str], folders: Headers) -> dict[str, str]:
     """Add the standard headers that the user's texts name and CUDA's folder lacks, and those that these name."""
     with_std = any(uses_std(text) for text in texts.values())
     every, pending = dict(texts), list(texts.values())
@@ -97,8 +163,8 @@ def _with_standard(texts: Mapping[str, str], folder: Path | None) -> dict[str, s
             if name in texts or key in every:
                 continue
             text = replaced(name)
-            if text is None and _cuda(name, None, folder) is None:
-                text = standard(name, with_std=with_std and folder is not None)
+            if text is None and folders.find(name) is None:
+                text = standard(name, with_std=with_std and folders.cuda is not None)
             if text is not None:
                 every[key] = text
                 pending.append(text)
@@ -118,7 +184,7 @@ def _named(text: str) -> list[str]:
 
 
 def _rewritten(
-    text: str, name: str, own: Mapping[str, str], folder: Path | None, pending: list[str] | None
+    text: str, name: str, own: Mapping[str, str], folders: Headers, *, pending: list[str], in_memory: tuple[str, ...]
 ) -> tuple[str, dict[str, str]]:
     """Rewrite the include lines of a text of the user's.
 
@@ -126,8 +192,9 @@ def _rewritten(
         text: The text.
         name: Its name, for messages.
         own: The user's own files.
-        folder: A folder of CUDA headers, or None.
-        pending: Receives the headers of CUDA that it includes; None if these stay on the disk.
+        folders: Where the other headers are.
+        pending: Receives those of them that it includes and that are passed in memory.
+        in_memory: The roots of those; others stay on the disk.
 
     Returns:
         The text, and a text that is an error for each name that leads nowhere.
@@ -135,24 +202,24 @@ def _rewritten(
     nowhere: dict[str, str] = {}
 
     def is_there(one: Include) -> bool:
-        return one.name in own or f"{FOLDER}/{one.name}" in own or _cuda(one.name, None, folder) is not None
+        return one.name in own or f"{FOLDER}/{one.name}" in own or folders.find(one.name) is not None
 
     def name_of(one: Include) -> str | None:
         if one.name in own:
             return f"/{one.name}"
         if f"{FOLDER}/{one.name}" in own:
             return f"/{FOLDER}/{one.name}"
-        header = _cuda(one.name, None, folder)
+        header = folders.find(one.name)
         if header is None:
             line = _line(text, one.start)
             what = f'could not open source file "{one.name}": it is not in the folder of the source or of CUDA'
-            what += "; python -m pip install nvidia-curand brings it" if one.name.startswith("curand") else ""
+            what += next((f"; {how} brings it" for start, how in _BROUGHT if one.name.startswith(start)), "")
             nowhere[one.name] = f'#line {line} "{name}"\n#error {what}\n'
             return None
-        if pending is None:
+        if not header.startswith(in_memory):
             return None
         pending.append(header)
-        return f"{ROOT}/{header}"
+        return header
 
     text = resolve_questions(text, is_there)
     return renamed(text, name_of), nowhere
@@ -168,33 +235,30 @@ def _line(text: str, position: int) -> int:
 
 
 @functools.cache  # headers do not change while the process lives, and reading all of them takes 15 ms
-def _header(folder: Path, relative: str) -> tuple[str, tuple[str, ...]]:
-    path = folder / relative
-    text, includes = _rewrite(path.read_text(errors="replace"), path.parent, folder)
-    return text, tuple(includes)
-
-
-def _rewrite(text: str, own_folder: Path, folder: Path) -> tuple[str, list[str]]:
-    """Rewrite the include lines of one of CUDA's headers."""
-    found: list[str] = []
+def _header(folders: Headers, name: str, in_memory: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Return the text of a header with its include lines rewritten, and the headers that it includes."""
+    path = folders.path(name)
+    text, found = path.read_text(errors="replace"), list[str]()
+    if name.startswith(f"{CUTLASS_ROOT}/") and _std_has_tuples(folders.cuda):
+        text = _OLD_TUPLES.sub(lambda match: "\n" * match[0].count("\n"), text)
 
     def replace(match: re.Match[str]) -> str:
-        header = _cuda(match[2][1:-1], own_folder if match[2].startswith('"') else None, folder)
-        if header is None:
+        header = folders.find(match[2][1:-1], path.parent if match[2].startswith('"') else None)
+        if header is None or not header.startswith(in_memory):
             return match[0]
         found.append(header)
-        return f'{match[1]}"{ROOT}/{header}"'
+        return f'{match[1]}"{header}"'
 
-    return _INCLUDE.sub(replace, text), found
+    return _INCLUDE.sub(replace, text), tuple(found)
 
 
-def _cuda(name: str, beside: Path | None, folder: Path | None) -> str | None:
-    """Return the path of one of CUDA's headers below their folder; None for any other file."""
-    if folder is None:
-        return None
-    for root in (*([beside] if beside else []), *roots(folder)):
-        path = root / name
-        with suppress(OSError):  # too long a name
-            if path.is_file() and path.resolve().is_relative_to(folder.resolve()):
-                return path.resolve().relative_to(folder.resolve()).as_posix()
-    return None
+@functools.cache
+def _std_has_tuples(cuda: Path | None) -> bool:
+    """Return whether CCCL declares std::tuple_size and std::tuple_element where there is no standard library.
+
+    It does since CUDA 13.1 or so, with one type; CUTLASS 4.2 declares them itself, as CCCL's of then, with a pack.
+    """
+    for root in roots(cuda) if cuda is not None else ():
+        with suppress(OSError):
+            return "_CCCL_BEGIN_NAMESPACE_STD" in (root / "cuda/std/__tuple_dir/tuple_size.h").read_text()
+    return False

@@ -210,3 +210,20 @@ def test_host_code_is_refused_with_advice(compiler):
 )
 def test_the_compilers_own_cache_is_left_out(version, options):
     assert nvrtc._without_cache(version) == options
+
+
+def test_kernels_of_cute_compile_as_they_are(compiler):
+    source = """
+#include <cute/tensor.hpp>
+extern "C" __global__ void k(float* x) {
+    using namespace cute;
+    Tensor rows = make_tensor(make_gmem_ptr(x), make_layout(make_shape(Int<4>{}, Int<32>{})));
+    rows(threadIdx.y, threadIdx.x) = size(rows);
+}
+"""
+    build = compiler.compile(CompileRequest(source, "k.cu", "sm_90"))
+    assert "-default-device" not in source
+    assert "--device-as-default-execution-space" in build.command
+    assert "CUTLASS" in compiler.identity
+    assert "/cutlass/cute/" in build.ptx
+    assert build.log.count("warning") == 0

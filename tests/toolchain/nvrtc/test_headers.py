@@ -21,7 +21,7 @@ def folder(tmp_path):
 
 
 def embed(source, folder, own=None):
-    made = headers.embed(source, "k.cu", own or {}, folder)
+    made = headers.embed(source, "k.cu", own or {}, headers.Headers(folder))
     return made.source, {name: text for name, text in made.texts.items() if "#error" not in text}, made
 
 
@@ -65,7 +65,7 @@ def test_the_users_own_files_are_renamed_and_come_first(folder):
 def test_a_link_out_of_the_folder_is_not_followed(folder):
     (folder.parent / "outside.h").write_text("int outside;\n")
     (folder / "link.h").symlink_to(folder.parent / "outside.h")
-    made = headers.embed("#include <link.h>\n", "k.cu", {}, folder)
+    made = headers.embed("#include <link.h>\n", "k.cu", {}, headers.Headers(folder))
     assert "could not open source file" in made.texts["link.h"]
 
 
@@ -78,6 +78,44 @@ def test_includes_any(source, expected):
 
 
 def test_a_header_of_a_package_that_is_not_installed_names_the_package(folder):
-    made = headers.embed("#include <curand_kernel.h>\n", "k.cu", {}, folder)
+    made = headers.embed("#include <curand_kernel.h>\n", "k.cu", {}, headers.Headers(folder))
     assert "python -m pip install nvidia-curand brings it" in made.texts["curand_kernel.h"]
-    assert "pip" not in headers.embed("#include <other.h>\n", "k.cu", {}, folder).texts["other.h"]
+    assert "pip" not in headers.embed("#include <other.h>\n", "k.cu", {}, headers.Headers(folder)).texts["other.h"]
+
+
+@pytest.fixture
+def cutlass(tmp_path):
+    for name, text in {
+        "cute/tensor.hpp": '#include "cute/array.hpp"\n#include <outer.h>\n',
+        "cute/array.hpp": "template <class... _Tp>\nstruct tuple_size;\nint array;\n",
+    }.items():
+        (tmp_path / "cutlass" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "cutlass" / name).write_text(text)
+    return tmp_path / "cutlass"
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_headers_of_cutlass_are_passed_beside_cudas(folder, cutlass, declared):
+    if declared:  # CCCL's own declaration of std::tuple_size, which CUTLASS's would contradict
+        tuples = folder / "cccl/cuda/std/__tuple_dir/tuple_size.h"
+        tuples.parent.mkdir(parents=True)
+        tuples.write_text("_CCCL_BEGIN_NAMESPACE_STD\n")
+    made = headers.embed("#include <cute/tensor.hpp>\n", "k.cu", {}, headers.Headers(folder, cutlass))
+    assert headers.includes_cutlass(made)
+    assert made.source == '#include "/cutlass/cute/tensor.hpp"\n'
+    assert made.texts["/cutlass/cute/tensor.hpp"] == '#include "/cutlass/cute/array.hpp"\n#include "/cuda/outer.h"\n'
+    kept = "template <class... _Tp>\nstruct tuple_size;"
+    assert made.texts["/cutlass/cute/array.hpp"] == ("\n" if declared else kept) + "\nint array;\n"
+
+
+def test_headers_of_cutlass_stay_in_memory_where_cudas_stay_on_the_disk(folder, cutlass):
+    source = '#include <cute/tensor.hpp>\n#include "macro.h"\n'
+    made = headers.embed(source, "k.cu", {}, headers.Headers(folder, cutlass))
+    assert made.source == '#include "/cutlass/cute/tensor.hpp"\n#include "macro.h"\n'
+    assert made.texts["/cutlass/cute/tensor.hpp"] == '#include "/cutlass/cute/array.hpp"\n#include <outer.h>\n'
+    assert made.search == headers.roots(folder)
+
+
+def test_what_brings_the_headers_of_cutlass_is_told(folder):
+    made = headers.embed("#include <cute/tensor.hpp>\n", "k.cu", {}, headers.Headers(folder))
+    assert "install --no-deps nvidia-cutlass brings it" in made.texts["cute/tensor.hpp"]
