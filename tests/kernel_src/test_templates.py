@@ -156,6 +156,7 @@ TRANSPOSED = {
 """How an operand that is transposed on its way is read; each holds for the layouts that transpose it."""
 
 VECTOR = "gemm/vector.cu.j2"
+CUTLASS = "gemm/cutlass.cu.j2"
 VARIANTS: list[tuple[str, dict[str, Scalar]]] = [(name, {}) for name in NAMES if "tiled" not in name and name != VECTOR]
 VARIANTS += [("gemm/tiled.cu.j2", given) for given in TILES.values()]
 IDS = [name for name, _ in VARIANTS[: -len(TILES)]] + list(TILES)
@@ -175,6 +176,7 @@ FURTHER: dict[str, tuple[str, dict[str, Scalar]]] = {
     "edges shifted, read-only": ("gemm/edges.cu.j2", {"edge": "shifted", "read_only": True}),
     "edges copied": ("gemm/edges.cu.j2", {"edge": "copied"}),
     "shuffled, 1 row": ("gemm/shuffled.cu.j2", {"thread_m": 1, "thread_n": 2, "warps": 2}),
+    "cutlass, copies": (CUTLASS, {"block_m": 64, "block_n": 32, "warp_m": 32, "warp_n": 16, "stages": 4, "swizzle": 2}),
 }
 VARIANTS += FURTHER.values()
 IDS += FURTHER
