@@ -155,20 +155,20 @@ TRANSPOSED = {
 }
 """How an operand that is transposed on its way is read; each holds for the layouts that transpose it."""
 
-VECTOR = "gemm/vector.cu.j2"
 CUTLASS = "gemm/cutlass.cu.j2"
-VARIANTS: list[tuple[str, dict[str, Scalar]]] = [(name, {}) for name in NAMES if "tiled" not in name and name != VECTOR]
+VARIANTS: list[tuple[str, dict[str, Scalar]]] = [(name, {}) for name in NAMES if "tiled" not in name]
 VARIANTS += [("gemm/tiled.cu.j2", given) for given in TILES.values()]
 IDS = [name for name, _ in VARIANTS[: -len(TILES)]] + list(TILES)
 VARIANTS += [("gemm/sgemm.cu.j2", given) for given in SGEMM.values()]
 IDS += SGEMM
-VECTORS: dict[str, dict[str, Scalar]] = {
-    "vector": {},
-    "vector, one element a block": {"threads": 64, "elements": 1, "unroll": 2},
-    "vector, many elements a block": {"threads": 128, "elements": 64, "unroll": 1},
+THIN: dict[str, dict[str, Scalar]] = {
+    "thin, one element a block": {"threads": 64, "elements": 1, "unroll": 2},
+    "thin, many elements a block": {"threads": 128, "elements": 64, "unroll": 1},
+    "thin, a sum a thread": {"along": "m", "threads": 64, "elements": 64, "rows": 2, "columns": 8, "unroll": 4},
+    "thin, along n": {"along": "n", "threads": 128, "elements": 32, "rows": 4, "columns": 2, "unroll": 2},
 }
-VARIANTS += [(VECTOR, given) for given in VECTORS.values()]
-IDS += VECTORS
+VARIANTS += [("gemm/thin.cu.j2", given) for given in THIN.values()]
+IDS += THIN
 VARIANTS += [("gemm/tensile.cu.j2", given) for given in TENSILE.values()]
 IDS += TENSILE
 FURTHER: dict[str, tuple[str, dict[str, Scalar]]] = {
@@ -201,7 +201,6 @@ MOVES = [
 
 SHAPES = [(1, 1), (31, 33), (32, 64), (64, 5), (129, 68), (1000, 1), (3, 257)]
 SIZES = [(1, 1, 1), (33, 31, 32), (37, 5, 67), (64, 128, 65), (129, 127, 9), (132, 68, 36)]
-VECTOR_SIZES = [(1, 1, 1), (1, 37, 5), (129, 1, 64), (1, 64, 257), (65, 1, 1031)]
 LAYOUTS = ("nn", "nt", "tn", "tt")
 FACTORS = [(1.0, 0.0), (-1.5, 0.5), (0.0, 2.0)]
 
@@ -227,14 +226,14 @@ def assembled_ptx_of(source):
 def settings_and_layouts():
     """Every setting with its layouts, types, and the share of sizes that it sees: one of eight.
 
-    A template's own setting and those of `TILES` and `VECTORS` see all four layouts. Each further setting sees two that
+    A template's own setting and those of `TILES` see all four layouts. Each further setting sees two that
     together transpose both operands and neither; neighbouring settings take turns with the pairs, and with the sizes.
     With float64 every setting sees one layout, and settings take turns with all four. The other layouts with float64,
     and the other half of the sizes where a setting sees all layouts, are left to the thorough tests.
     """
     pairs = (("nn", "tt"), ("nt", "tn"))
     for number, (key, (name, given)) in enumerate(zip(IDS, VARIANTS, strict=True)):
-        further = key in SGEMM or key in TENSILE or key in FURTHER
+        further = key in SGEMM or key in TENSILE or key in FURTHER or key in THIN
         for layout in pairs[number % 2] if further else LAYOUTS:
             share = LAYOUTS.index(layout) + 4 * (number // 2 % 2)
             for dtype in ("float32", "float64"):
@@ -249,8 +248,7 @@ def settings_and_layouts():
 @pytest.mark.parametrize(("name", "given", "layout", "dtype", "share"), list(settings_and_layouts()))
 def test_every_template_is_right_and_clean(name, given, layout, dtype, share):
     gemm = operator("gemm")
-    sizes = VECTOR_SIZES if name == VECTOR else SIZES
-    for i, ((m, n, k), (alpha, beta)) in enumerate(itertools.product(sizes, FACTORS)):
+    for i, ((m, n, k), (alpha, beta)) in enumerate(itertools.product(SIZES, FACTORS)):
         if i and i % 8 != share:
             continue  # each sees the smallest size, and its share of the other sizes and factors
         shape = {"m": m, "n": n, "k": k, "dtype": dtype, "layout": layout}
