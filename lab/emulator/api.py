@@ -535,6 +535,7 @@ class _Arguments:
             )
         width = tensor_map.of.array.itemsize
         base = self._base(index, parameter, tensor_map.of)
+        self.names.setdefault(parameter.name, []).append(self._space.at(base))
         strides = (tensor_map.leading, *tensor_map.outer)[: len(tensor_map.extents) - 1]
         if len(strides) != len(tensor_map.extents) - 1 or len(tensor_map.box) != len(tensor_map.extents):
             raise UserError(

@@ -16,6 +16,7 @@ from lab.emulator.batch import Batch
 from lab.emulator.errors import unsupported
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.memory import LOCAL_WINDOW, SHARED_WINDOW
+from lab.emulator.memory.peers import own_addresses, own_offsets
 from lab.emulator.opcodes import DTYPES, UnknownForm
 from lab.emulator.program import FRAME_POINTER, STACK_POINTER, Program, RegisterName
 from lab.emulator.registers import RegisterFile
@@ -99,13 +100,18 @@ class OperandBinder:
         return storage.registers.array(self._function, text)
 
     def _constant(self, text: str, t: str) -> NDArray[Any] | None:
-        """Return a literal or the address of a symbol as (1,) in type t; None for other names."""
+        """Return a literal or the address of a symbol as (1,) in type t; None for other names.
+
+        In a cluster, that of a shared variable is (threads,): it has the block's rank.
+        """
         dtype = DTYPES[t]
         value = operands.literal(text)
         if value is None:
             value = self._symbol(text)
             if value is None:
                 return None
+            if self._storage.batch.cluster > 1 and dtype.kind in "iu" and self._space_of(text) == "shared":
+                return own_addresses(self._storage.batch, value).astype(dtype)
         if t == "pred":
             return np.array([bool(value)])
         if isinstance(value, operands.FloatBits):
@@ -129,6 +135,12 @@ class OperandBinder:
         if found is None:
             found = program.calls.address(name)
         return None if found is None else found + offset
+
+    def _space_of(self, text: str) -> str:
+        """Return the state space of the variable of the function or the module in ``name+offset``; "" for others."""
+        parts, places = operands.symbol(text), self._storage.program.places
+        place = None if parts is None else places.get((self._function, parts[0])) or places.get((-1, parts[0]))
+        return place.space if place is not None else ""
 
     def _sum(self, text: str) -> tuple[NDArray[Any], int] | None:
         """Return a register and what is added to it: ``%r1+4``, or a variable on the stack; None for other operands."""
@@ -311,11 +323,11 @@ class OperandBinder:
             start = (self._fixed_address(text, base, space) + offset) & (2**64 - 1)
             fixed = np.array([start], np.uint64).view(np.int64)
             return lambda lanes: lanes.fill(fixed)
-        if register.dtype.itemsize == _NARROW_ADDRESS:  # it wraps at 32 bits
-            narrow = np.uint32(offset & 0xFFFFFFFF)
-            return lambda lanes: np.add(lanes.select(register), narrow).astype(np.int64)
-        wide, step = register.view(np.int64), np.int64(offset)
-        return lambda lanes: np.add(lanes.select(wide), step)
+        total = _sum_read(register, offset)
+        batch = self._storage.batch
+        if batch.cluster > 1 and space in ("shared", "generic"):
+            return lambda lanes: own_offsets(batch, total(lanes), lanes)
+        return total
 
     def _fixed_address(self, text: str, base: str | None, space: str) -> int:
         """Return the address of a symbol, or 0 for an absolute address."""
@@ -326,9 +338,7 @@ class OperandBinder:
             self.refuse(f"address {text}")
         if space != "generic":
             return start
-        places = self._storage.program.places
-        place = places.get((self._function, base)) or places.get((-1, base))
-        return start + _WINDOWS.get(place.space, 0) if place else start
+        return start + _WINDOWS.get(self._space_of(base), 0)
 
     def parameter_space(self, text: str, space: str) -> str:
         """Return a state space, with `param` replaced by `kernel-param` or `frame`.
@@ -377,6 +387,15 @@ class OperandBinder:
     def register_names(self, text: str) -> tuple[RegisterName, ...]:
         """Return the registers in an operand, as `Program.wgmma_registers` has them; other names are among them."""
         return tuple((self._function, name) for name in operands.elements(text))
+
+
+def _sum_read(register: NDArray[Any], offset: int) -> Callable[[Lanes], Addresses]:
+    """Return a function that computes the sum of a register and a constant, (count,)."""
+    if register.dtype.itemsize == _NARROW_ADDRESS:  # it wraps at 32 bits
+        narrow = np.uint32(offset & 0xFFFFFFFF)
+        return lambda lanes: np.add(lanes.select(register), narrow).astype(np.int64)
+    wide, step = register.view(np.int64), np.int64(offset)
+    return lambda lanes: np.add(lanes.select(wide), step)
 
 
 def _offset_read(register: NDArray[Any], offset: int, dtype: np.dtype[Any]) -> Read[Any]:

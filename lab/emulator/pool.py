@@ -90,7 +90,7 @@ class Pool:
         return at, ready.pop(at)
 
     def _any(self, dice: np.random.Generator) -> tuple[Location, Lanes]:
-        """Remove and return some warps of some group."""
+        """Remove and return some warps of some group, with those that are parked there until others come."""
         at = list(self._ready)[int(dice.integers(len(self._ready)))]
         lanes = self._ready.pop(at)
         warps = warp_of(lanes.indices())
@@ -98,9 +98,9 @@ class Pool:
         chosen = chosen[dice.random(len(chosen)) < _SHARE]
         taken, left = lanes.split(np.isin(warps, chosen))
         if taken.count and left.count:
-            self._ready[at] = left
-            return at, taken
-        return at, lanes
+            self._ready[at], lanes = left, taken
+        parked = self._parked.pop(at, None)
+        return at, lanes if parked is None else Lanes.union([parked, lanes])
 
     def rest(self, at: Location, lanes: Lanes) -> None:
         """Set threads aside until all others have had their turn."""

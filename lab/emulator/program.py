@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -23,6 +24,7 @@ STACK_BYTES = 16384
 
 _STACK_ALIGNMENT = 16
 _HANDLE_BYTES = 8  # of a texture, a sampler or a surface
+_TENSOR_STORE = re.compile(r"cp\.(reduce\.)?async\.bulk\.tensor\.\dd\.global\.")
 
 MAX_SHARED_BYTES = 227 * 1024
 """Shared memory of a block on the largest of today's GPUs."""
@@ -350,7 +352,12 @@ class Program:
 
     @cached_property
     def global_granule(self) -> int:
-        """The smallest width in bytes in which global memory can be touched, at most 4."""
+        """The smallest width in bytes in which global memory can be touched, at most 4.
+
+        It is 1 with tensor copies: where a box ends is a matter of elements, whose size their map alone knows.
+        """
+        if any(_TENSOR_STORE.match(instruction.opcode) for _, instruction in self.code):
+            return 1
         return self._granule({"shared", "shared::cta", "shared::cluster", "param", "local", "const"})
 
     def _granule(self, others: set[str]) -> int:

@@ -43,6 +43,20 @@ def test_threads_join_those_that_are_ready_or_parked():
     assert not found.unpark()
 
 
+def test_warps_that_dice_set_apart_meet_where_they_are_parked():
+    batch = make_batch((1, 1, 1), (256, 1, 1), 0, 1)
+    found = Pool(batch, (0,), lambda stack, gone: None, np.random.default_rng(3))
+    found.arrive(((), 0), Lanes(batch.threads, np.arange(256)))
+    turns = 0
+    while found:
+        at, taken = found.take()
+        turns += 1
+        if taken.count < batch.threads:
+            found.park(at, taken)
+    assert taken.count == batch.threads
+    assert turns > 2
+
+
 def test_a_parked_group_runs_when_it_is_unparked():
     found = pool()
     found.park(((), 0), lanes(1))

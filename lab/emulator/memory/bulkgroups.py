@@ -1,12 +1,14 @@
 """Bulk copies out of shared memory: which of them threads have not waited for.
 
-The bytes are copied at once. What is remembered is that the source may not be overwritten before a wait.
+The bytes are copied at once. What is remembered is that the source may not be overwritten before a wait for reads, and
+that what is written has not arrived before a wait for the whole copy.
 
 PTX ISA, cp.async.bulk.commit_group, cp.async.bulk.wait_group.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +39,21 @@ class _Outgoing:
     who: Indices
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Writing:
+    """What one copy writes, until its thread has waited for more than its reads.
+
+    Attributes:
+        thread: The batch's index of the thread.
+        group: The group that the copy is part of.
+        arrive: Notes that it has been written.
+    """
+
+    thread: int
+    group: int
+    arrive: Callable[[], None]
+
+
 class BulkGroups:
     """The bulk groups of a batch's threads."""
 
@@ -51,6 +68,7 @@ class BulkGroups:
         self._groups: NDArray[np.int64] = np.zeros(threads, np.int64)
         self._watch, self._findings = watch, findings
         self._outgoing: list[_Outgoing] = []
+        self._writing: list[_Writing] = []
 
     def read(self, position: int, thread: int, place: int, offset: int, size: int) -> None:
         """Check what a copy reads from shared memory, and remember it until the thread has waited.
@@ -70,23 +88,32 @@ class BulkGroups:
         self._watch.report_shared(position, who, np.full(len(cells), offset), found)
         self._outgoing.append(_Outgoing(thread, int(self._groups[thread]) + 1, position, cells, who))
 
+    def write(self, thread: int, arrive: Callable[[], None]) -> None:
+        """Remember what a copy of a thread writes; `arrive` is called when the thread has waited for it."""
+        self._writing.append(_Writing(thread, int(self._groups[thread]) + 1, arrive))
+
     def commit(self, lanes: Lanes) -> None:
         """Make a group of the copies that threads have asked for."""
         self._groups[lanes.rows] += 1
 
-    def wait(self, lanes: Lanes, still: int) -> None:
-        """Wait until all but the latest `still` groups of threads have read their sources."""
+    def wait(self, lanes: Lanes, still: int, *, reads: bool) -> None:
+        """Wait until all but the latest `still` groups of threads are complete, or have read their sources."""
         shadow = self._watch.shadow
-        if shadow is None or not self._outgoing:
+        if shadow is None or not (self._outgoing or self._writing):
             return
         here = lanes.present()
-        left = []
-        for one in self._outgoing:
-            if here[one.thread] and one.group <= int(self._groups[one.thread]) - still:
-                shadow.end_async_read(one.cells, one.who, one.position)
-            else:
-                left.append(one)
-        self._outgoing = left
+
+        def waited(one: _Outgoing | _Writing) -> bool:
+            return bool(here[one.thread]) and one.group <= int(self._groups[one.thread]) - still
+
+        for read in filter(waited, self._outgoing):
+            shadow.end_async_read(read.cells, read.who, read.position)
+        self._outgoing = [one for one in self._outgoing if not waited(one)]
+        if reads:
+            return
+        for written in filter(waited, self._writing):
+            written.arrive()
+        self._writing = [one for one in self._writing if not waited(one)]
 
     def leave(self, lanes: Lanes) -> None:
         """Note the copies that threads have asked for and leave without waiting for."""

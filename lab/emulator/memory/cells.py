@@ -52,6 +52,7 @@ class Cells:
         readers: Plain reads, once there was one.
         atomics: Strong writes and updates, once there was one.
         watchers: Strong reads, once there was one.
+        arriving: (cells,) bulk copies that may still write a cell, once there was one.
         wide: All strong accesses so far have the device's scope.
     """
 
@@ -63,6 +64,7 @@ class Cells:
         self.readers: Pair | None = None
         self.atomics: Pair | None = None
         self.watchers: Pair | None = None
+        self.arriving: NDArray[np.int16] | None = None
         self.wide = True
 
     def _slot(self) -> AccessSlot:
@@ -85,6 +87,12 @@ class Cells:
         if self.watchers is None:
             self.watchers = self._slot(), self._slot()
         return self.watchers
+
+    def still_arriving(self) -> NDArray[np.int16]:
+        """Return how many bulk copies may still write each cell."""
+        if self.arriving is None:
+            self.arriving = np.zeros(self.total, np.int16)
+        return self.arriving
 
     def row(self, number: int) -> slice:
         """Return where the cells of a row are."""

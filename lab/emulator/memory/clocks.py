@@ -22,7 +22,7 @@ from lab.base.warp import WARP_SIZE
 from lab.emulator.arrays import Indices, Mask
 from lab.emulator.batch import Batch
 from lab.emulator.lanes import warp_of
-from lab.emulator.memory.order import APART, CTA, SAME_BLOCK, SAME_CLUSTER, SAME_WARP, Order
+from lab.emulator.memory.order import APART, BY_WARP, CTA, SAME_BLOCK, SAME_CLUSTER, SAME_WARP, Order
 
 Stamps = NDArray[np.int64]
 """Stamps of accesses, or times shifted to compare with them."""
@@ -32,7 +32,14 @@ THREAD = np.int64((1 << LEVEL_SHIFT) - 1)
 FIRST = np.int64(1 << SHIFT)
 """The least stamp of an access: what is below stands for none."""
 
+_LEVELS = 7
 _MEMO = 4096
+
+
+def level_of(stamps: Stamps) -> NDArray[np.int64]:
+    """Return the levels of accesses from their stamps."""
+    levels: NDArray[np.int64] = (stamps >> LEVEL_SHIFT) & _LEVELS
+    return levels
 
 
 class KnownTimes:
@@ -56,7 +63,12 @@ class KnownTimes:
             times = self.blocks.get(block)
             if times is not None:
                 at = np.flatnonzero(blocks == block)
-                known[at] = stamps[at] < times[threads[at] - block * padded]
+                local = threads[at] - block * padded
+                known[at] = stamps[at] < times[local]
+                whole = level_of(stamps[at]) == BY_WARP
+                if whole.any():
+                    of_warps = times.reshape(-1, WARP_SIZE).max(axis=1)
+                    known[at] |= whole & (stamps[at] < of_warps[warp_of(local)])
         return known
 
     def within(self, block: int) -> KnownTimes | None:
@@ -206,6 +218,7 @@ class BatchClocks:
             same_cluster = inside & (blocks // batch.cluster == mine // batch.cluster)
             done |= same_cluster & (stamps < self._cluster_limit[who])
         same_warp = same_block & (warp_of(near) == warp_of(who))
+        done |= same_warp & (level_of(stamps) == BY_WARP)
         if self._warp_limit is not None:
             done |= same_warp & (stamps < self._warp_limit[who])
         if self._lane_limit is not None:

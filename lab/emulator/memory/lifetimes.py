@@ -34,8 +34,15 @@ class PeerLifetimes:
         self._left = np.zeros(batch.blocks, np.bool_)
         self._leavers: dict[int, list[Indices]] = {}
 
-    def use(self, position: int, threads: Indices, rows: Indices) -> None:
-        """Check and note that (count,) threads use the shared memory of (count,) blocks of the batch."""
+    def use(self, position: int, threads: Indices, rows: Indices, *, awaited: bool = False) -> None:
+        """Check and note that threads use the shared memory of blocks of the batch.
+
+        Args:
+            position: Index of the instruction.
+            threads: (count,) the threads.
+            rows: (count,) the blocks.
+            awaited: The block that is used waits for it, as for a copy that completes on an mbarrier of its own.
+        """
         batch = self._batch
         foreign = np.flatnonzero(batch.block_of[threads] != rows)
         if not len(foreign):
@@ -48,6 +55,8 @@ class PeerLifetimes:
             at = np.flatnonzero(bad)
             if len(at):
                 self._find(position, threads[at], int(rows[at[0]]), what, remedy)
+        if awaited:
+            return
         if self._stamps is None:
             self._stamps, self._at = np.zeros(self._shape, np.int64), np.zeros(self._shape, np.int32)
         within = threads % self._shape[1]

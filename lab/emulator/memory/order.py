@@ -13,8 +13,9 @@ import numpy as np
 
 from lab.emulator.arrays import Mask
 
-PLAIN_LEVEL, VOLATILE, CTA, CLUSTER, WIDE = range(5)
-"""Levels of strength: plain, volatile, and strong within a block, a cluster, or the device and the system."""
+PLAIN_LEVEL, VOLATILE, CTA, CLUSTER, WIDE, BY_WARP = range(6)
+"""Levels of strength: plain, volatile, and strong within a block, a cluster, or the device and the system; and a plain
+access that all lanes of a warp make together."""
 
 SAME_WARP, SAME_BLOCK, SAME_CLUSTER, APART = range(4)
 """How close two threads are."""
@@ -28,7 +29,7 @@ class Order:
     """How strong an access is.
 
     Attributes:
-        level: `PLAIN_LEVEL`, `VOLATILE`, `CTA`, `CLUSTER` or `WIDE`.
+        level: `PLAIN_LEVEL`, `VOLATILE`, `CTA`, `CLUSTER`, `WIDE` or `BY_WARP`.
         acquire: What a release before it wrote is ordered before what comes after it.
         release: What came before it is ordered before whoever acquires what it writes.
     """
@@ -40,11 +41,14 @@ class Order:
     @property
     def strong(self) -> bool:
         """Whether the access is more than plain."""
-        return self.level != PLAIN_LEVEL
+        return self.level not in (PLAIN_LEVEL, BY_WARP)
 
 
 PLAIN = Order()
 """An ordinary access."""
+
+WARPS = Order(BY_WARP)
+"""An access of a whole warp, such as that of a matrix instruction: whichever lane goes on, it has been made."""
 
 RELAXED = Order(WIDE)
 """An atomic access of the widest scope that orders nothing."""
@@ -72,7 +76,7 @@ def order_of(words: Collection[str], *, update: bool = False, returns: bool = Fa
 
 def _morally_strong() -> Mask:
     """Return the table that `TOGETHER` documents."""
-    table = np.zeros((5, 5, 4, 2), np.bool_)
+    table = np.zeros((6, 6, 4, 2), np.bool_)
     for near in (SAME_WARP, SAME_BLOCK, SAME_CLUSTER, APART):
         table[VOLATILE, VOLATILE, near, 0] = near != SAME_WARP
         for one, reach in _REACH.items():
@@ -83,7 +87,7 @@ def _morally_strong() -> Mask:
 
 
 TOGETHER: Mask = _morally_strong()
-"""(5, 5, 4, 2): whether accesses of two levels, by threads so close, may happen together without a race; the last index
+"""(6, 6, 4, 2): whether accesses of two levels, by threads so close, may happen together without a race; the last index
 says whether both write.
 
 Volatile accesses count as relaxed ones of the whole system, as PTX has them, with two exceptions that catch what

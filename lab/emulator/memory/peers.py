@@ -1,8 +1,11 @@
-"""Addresses of `shared::cluster`: the shared memory of another block of the cluster.
+"""Addresses of `shared::cluster`: the shared memory of the blocks of a cluster.
 
 An address is an offset in a block's shared memory, with the block's rank in the cluster, plus 1, above bit
-`RANK_SHIFT`. A rank of 0 there means the block of the thread itself. PTX leaves the encoding open; this one is the
+`RANK_SHIFT`. Nothing above it means the block of the thread itself. PTX leaves the encoding open; this one is the
 emulator's own.
+
+In a cluster, the addresses of a thread's own variables have their block's rank too, as on hardware (Hopper's code for
+the address of a shared variable adds %cluster_ctarank << 24): what takes an address for an offset is found out.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from lab.base.errors import UserError
 from lab.emulator.arrays import Addresses, Indices, Words
 from lab.emulator.batch import Batch
 from lab.emulator.lanes import Lanes
+from lab.emulator.memory.memory import SEGMENT_SHIFT, SHARED_SEGMENT, WITHIN_SEGMENT
 
 RANK_SHIFT = 24
 """The least bit of the rank: a block's shared memory is far smaller than 16 MiB."""
@@ -24,6 +28,29 @@ WITHIN_BLOCK = (1 << RANK_SHIFT) - 1
 def peer_address(offsets: Words, ranks: Words) -> Words:
     """Return the addresses of offsets in the shared memory of the blocks of some ranks, (count,) each."""
     return (offsets & np.uint32(WITHIN_BLOCK)) | ((ranks + np.uint32(1)) << np.uint32(RANK_SHIFT))
+
+
+def own_addresses(batch: Batch, offset: int) -> Words:
+    """Return each thread's address of an offset in the shared memory of its own block, (threads,)."""
+    ranks = (batch.block_of % batch.cluster).astype(np.uint32)
+    return peer_address(np.full(batch.threads, offset, np.uint32), ranks)
+
+
+def own_offsets(batch: Batch, addresses: Addresses, lanes: Lanes) -> Addresses:
+    """Return addresses, with those of a thread's own block as plain offsets in it.
+
+    Args:
+        batch: The threads.
+        addresses: (count,) addresses in `shared::cluster`, or generic ones.
+        lanes: The threads that use them.
+    """
+    within = addresses & WITHIN_SEGMENT
+    ranked = ((addresses == within) | (addresses >> SEGMENT_SHIFT == SHARED_SEGMENT)) & (within >> RANK_SHIFT != 0)
+    if not ranked.any():
+        return addresses
+    own = lanes.select(batch.block_of) % batch.cluster + 1
+    mine = ranked & (within >> RANK_SHIFT == own)
+    return np.where(mine, addresses - (own << RANK_SHIFT), addresses)
 
 
 def names_peer(addresses: Addresses) -> bool:

@@ -23,6 +23,7 @@ _WRITERS = ("st", "atom", "red", "wmma", "cp", "stmatrix")
 _SILENT = ("st", "red", "bra", "bar", "barrier", "ret", "exit", "setp")
 _POINTER = 8  # bytes
 _SHARED = frozenset({"shared", "shared::cta"})
+_SPACES = _SHARED | {"shared::cluster", "global"}
 _INNER = _SHARED | {"shared::cluster", "local", "param", "param::func"}
 
 Sources = frozenset[str]
@@ -45,7 +46,7 @@ class Provenance:
         written: set[str] = set()
         for number, instruction in self._program.code:
             family, *parts = instruction.opcode.split(".")
-            words = parts[2:3] if family == "cp" else parts  # a copy names its destination first
+            words = [part for part in parts if part in _SPACES][:1] if family == "cp" else parts  # its destination
             if family in _WRITERS and _INNER.isdisjoint(words):
                 written |= self._of(number, _address(instruction))
         return None if _UNKNOWN in written else frozenset(written - {_LOADED})
@@ -128,4 +129,5 @@ class Provenance:
 
 
 def _address(instruction: Instruction) -> str:
-    return next((text for text in instruction.operands if text.startswith("[")), "")
+    """Return the first address of an instruction; of a box in a tensor, the map's without the coordinates."""
+    return next((text for text in instruction.operands if text.startswith("[")), "").partition(",")[0]

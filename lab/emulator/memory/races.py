@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lab.emulator.arrays import Addresses, Bits, Indices, Mask
 from lab.emulator.memory.cells import WRITTEN, AccessSlot, Cells, Pair
-from lab.emulator.memory.clocks import FIRST, LEVEL_SHIFT, THREAD, BatchClocks, Stamps
+from lab.emulator.memory.clocks import FIRST, THREAD, BatchClocks, Stamps, level_of
 from lab.emulator.memory.order import (
     APART,
     CLUSTER,
@@ -30,7 +30,6 @@ from lab.emulator.memory.order import (
 )
 from lab.emulator.results import FindingKind
 
-_LEVELS = 7
 _NOWHERE: Indices = np.zeros(0, np.int64)
 _BETWEEN = {
     SAME_WARP: "lanes of one warp, with no __syncwarp between the two",
@@ -225,8 +224,7 @@ class Races:
             at, held = at[differs], held[differs]
         near = self._closeness(held, side.who[at // pieces])
         if side.order.strong:
-            levels = (held >> LEVEL_SHIFT) & _LEVELS
-            bad = ~TOGETHER[levels, side.order.level, near, int(same is not None)]
+            bad = ~TOGETHER[level_of(held), side.order.level, near, int(same is not None)]
             at, held, near = at[bad], held[bad], near[bad]
         if not len(at):
             return []

@@ -11,7 +11,7 @@ from lab.emulator.lanes import warp_of
 from lab.emulator.memory.asyncshadow import AsyncShadow
 from lab.emulator.memory.cells import WRITTEN, Cells
 from lab.emulator.memory.clocks import BatchClocks
-from lab.emulator.memory.order import PLAIN, Order
+from lab.emulator.memory.order import PLAIN, WARPS, Order
 from lab.emulator.memory.races import CheckedAccess, Conflict, Races, Same
 
 
@@ -305,7 +305,7 @@ class SharedShadow:
             stamps = self.cells.write.stamps[cells]
             writers = self.races.threads_of(stamps).astype(np.int64) - self.clocks.base
             who = np.where((stamps > WRITTEN) & (warp_of(writers) == reader // WARP_SIZE), writers, who)
-        side = CheckedAccess(cells[:, None], who, PLAIN, instruction)
+        side = CheckedAccess(cells[:, None], who, WARPS if warp else PLAIN, instruction)
         found = self._unwritten(side.cells) + self.races.read(side)
         if self._any_pending:
             found += self._unwaited(side)
@@ -318,9 +318,9 @@ class SharedShadow:
             self.bulk.reading[cells] += 1
         return found, cells, who
 
-    def end_async_read(self, cells: Indices, who: Indices, instruction: int) -> None:
+    def end_async_read(self, cells: Indices, who: Indices, instruction: int, *, warp: bool = False) -> None:
         """Note that all has been read that `begin_async_read` noted: who asked for it has waited."""
-        self.races.read(CheckedAccess(cells[:, None], who, PLAIN, instruction))
+        self.races.read(CheckedAccess(cells[:, None], who, WARPS if warp else PLAIN, instruction))
         if self.bulk is not None:
             self.bulk.reading[cells] -= 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +13,7 @@ from lab.emulator.batch import Batch
 from lab.emulator.findings import BatchFindings, OtherSide
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.asyncshadow import AsyncShadow
+from lab.emulator.memory.cells import Cells
 from lab.emulator.memory.clocks import BatchClocks
 from lab.emulator.memory.lifetimes import PeerLifetimes
 from lab.emulator.memory.memory import Region
@@ -125,7 +126,8 @@ class AccessWatch:
             races = self._races_in(region)
             if races is not None:
                 side = CheckedAccess(races.cells.covered(reach.places, width), reach.lanes.indices(), order, position)
-                self._report(position, region, reach.lanes, reach.offsets, races.read(side), width=element or width)
+                found = races.read(side) + _before_arrival(side.cells, races.cells, "read of")
+                self._report(position, region, reach.lanes, reach.offsets, found, width=element or width)
         if order.strong:
             self.synchronise(position, reach, order, reads=True, wrote=False)
 
@@ -191,6 +193,7 @@ class AccessWatch:
             found, alike = races.write(side, same)
             clash, equal = races.collisions(side, reach.places, contiguous)
             found, alike = found + ([clash] if clash is not None else []), alike or equal
+            found += _before_arrival(side.cells, races.cells, "write over")
         self._report(position, region, reach.lanes, reach.offsets, found, width=width)
         if alike and not found:
             self._notes[f"{self._findings.line(position)}: several threads write one value to {region.name}"] = None
@@ -224,28 +227,41 @@ class AccessWatch:
         if races is not None:
             side = CheckedAccess(races.cells.covered(reach.places, width), threads, order, position)
             found, _ = races.write(side, never_same, update=True)
+            found += _before_arrival(side.cells, races.cells, "update of")
             self._report(position, region, reach.lanes, reach.offsets, found, width=width)
 
-    def bulk_store(self, position: int, thread: int, region: Region, offsets: Addresses, *, update: bool) -> None:
-        """Check a bulk copy's write to a buffer.
+    def bulk_store(
+        self, position: int, thread: int, region: Region, rows: Addresses, length: int, *, update: bool
+    ) -> Callable[[], None] | None:
+        """Check a bulk copy's write to a buffer, which is on its way until its thread has waited.
 
         Args:
             position: Index of the instruction.
             thread: The thread that asks for it.
             region: The buffer.
-            offsets: (bytes,) where it writes, in whole pieces of 16 bytes or, at the edge of a tensor, elements.
+            rows: (count,) where the rows begin that it writes.
+            length: Bytes of a row: whole pieces of 16 bytes or, at the edge of a tensor, elements.
             update: It updates what is there, as an atomic does.
+
+        Returns:
+            What notes that the bytes have arrived; None where nothing is checked.
         """
         if region.shadow is not None:
-            region.shadow.write(offsets, 1)
+            region.shadow.write((rows[:, None] + np.arange(length)).reshape(-1), 1)
         races = self._races_in(region)
         if races is None:
-            return
-        cells = np.unique(offsets // races.cells.granule)
-        side = CheckedAccess(cells[:, None], np.full(len(cells), thread), RELAXED if update else PLAIN, position)
-        found, _ = races.write(side, never_same, update=update)
-        starts = cells * races.cells.granule
-        self.report_global(position, thread, region, starts, found)
+            return None
+        granule, arriving = races.cells.granule, races.cells.still_arriving()
+
+        def write(change: int) -> None:  # its rows are all that is kept until it has arrived
+            cells = np.unique((rows[:, None] + np.arange(length)).reshape(-1) // granule)
+            side = CheckedAccess(cells[:, None], np.full(len(cells), thread), RELAXED if update else PLAIN, position)
+            found, _ = races.write(side, never_same, update=update)
+            self.report_global(position, thread, region, cells * granule, found)
+            arriving[cells] += change
+
+        write(1)
+        return lambda: write(-1)
 
     def synchronise(self, position: int, reach: Reach, order: Order, *, reads: bool, wrote: Mask | bool) -> None:
         """Let strong accesses acquire and release. Arguments as in `BatchClocks.synchronise`."""
@@ -371,6 +387,17 @@ class AccessWatch:
                 variable=self._findings.element(region.space, region.name, int(offsets[first]), width),
                 remedy=conflict.remedy,
             )
+
+
+def _before_arrival(cells: Indices, known: Cells, verb: str) -> list[Conflict]:
+    """Check an access to what a bulk copy may still write: (count, pieces) cells."""
+    if known.arriving is None:
+        return []
+    at = np.flatnonzero(known.arriving[cells].any(axis=1))
+    if not len(at):
+        return []
+    detail = f"{verb} memory that a bulk copy may still write, before a wait for it"
+    return [Conflict("async-not-waited", at, detail=detail, remedy="cp.async.bulk.wait_group, without .read")]
 
 
 def _other_side(conflict: Conflict) -> OtherSide | None:

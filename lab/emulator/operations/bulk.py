@@ -53,12 +53,14 @@ class Asker:
         thread: The batch's index of the thread.
         block: The block of the batch whose shared memory is copied to, or from.
         mbarrier: Number of the mbarrier there that counts the copy; -1 for none.
+        fetches: Global memory is accessed for this block; what the others of a multicast receive is this same access.
     """
 
     site: Site
     thread: int
     block: int
     mbarrier: int = -1
+    fetches: bool = True
 
     def find(self, kind: FindingKind, detail: str, address: int) -> None:
         """Note a fault of this thread."""
@@ -139,8 +141,11 @@ def write_rows(
     if region is None:
         return
     site = asker.site
-    index = spans(offsets + (base & WITHIN_SEGMENT), length)
-    site.memory.watch.bulk_store(site.position, asker.thread, region, index, update=combine is not None)
+    rows = offsets + (base & WITHIN_SEGMENT)
+    index = spans(rows, length)
+    arrive = site.memory.watch.bulk_store(site.position, asker.thread, region, rows, length, update=combine is not None)
+    if arrive is not None:
+        site.memory.bulk_groups.write(asker.thread, arrive)
     region.data[index] = values if combine is None else combine(region.data[index], values)
     site.memory.progress.changes += 1
 
@@ -206,7 +211,7 @@ def count(asker: Asker, size: int, sectors: int, fetched: int) -> None:
         asker.site.counters.bulk_copy(
             asker.site.position,
             MemoryCount(1, waves, 0, size, waves),
-            MemoryCount(1, 0, sectors, fetched, 0),
+            MemoryCount(1, 0, sectors, fetched, 0) if asker.fetches else MemoryCount(0, 0, 0, 0, 0),
         )
 
 
@@ -246,10 +251,14 @@ def askers(
                 detail = f"the mask {int(masks[i]):#x} names blocks beyond the cluster's {batch.cluster}"
                 site.findings.add("out-of-bounds", site.position, detail, one.indices())
                 rows = [block for block in rows if block < first + batch.cluster]
+        fetches = True
         for block in rows:
-            named = site.mbarriers.name(site.position, at, one, bulk_copy=fenced, blocks=np.array([block]))
+            named = site.mbarriers.name(
+                site.position, at, one, bulk_copy=fenced, blocks=np.array([block]), awaited=True
+            )
             if len(named.threads):
-                yield i, int(offset[0]), Asker(site, int(named.threads[0]), block, int(named.numbers[0]))
+                yield i, int(offset[0]), Asker(site, int(named.threads[0]), block, int(named.numbers[0]), fetches)
+                fetches = False
 
 
 # --- instructions -------------------------------------------------------------------------------------------------
@@ -314,10 +323,10 @@ def bulk_copy(site: Site, op: Opcode) -> Run:
         op.finish()
         return site.memory.bulk_groups.commit
     if op.flag("wait_group"):
-        op.flag("read")
+        reads = op.flag("read")
         op.finish()
         still, groups = integer(site.texts[0]), site.memory.bulk_groups
-        return lambda lanes: groups.wait(lanes, still)
+        return lambda lanes: groups.wait(lanes, still, reads=reads)
     if op.flag("prefetch"):
         return lambda _lanes: None
     return _linear(site, op, None)

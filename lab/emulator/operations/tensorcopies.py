@@ -132,18 +132,21 @@ def _described(asker: Asker, address: int, rank: int) -> Descriptor | None:
     return found
 
 
-def _rows(described: Descriptor, corner: list[int]) -> tuple[Addresses, Addresses, int]:
+def _rows(described: Descriptor, corner: list[int], *, whole: bool = False) -> tuple[Addresses, Addresses, int]:
     """Return the rows of a box that lie in the tensor.
 
     Args:
         described: The tensor.
         corner: The box's first coordinates.
+        whole: Rows end with a whole piece of 16 bytes of the tensor, even where its row ends within one.
 
     Returns:
         (rows,) where they begin in the tensor in bytes, (rows,) where in the box, and the bytes of a row.
     """
     size = described.element_bytes
     first, last = max(corner[0], 0), min(corner[0] + described.box[0], described.extents[0])
+    if whole and first < last == described.extents[0]:
+        last = min(-(-last * size // bulk.GRAIN) * bulk.GRAIN // size, corner[0] + described.box[0])
     offsets, places = np.zeros(1, np.int64), np.zeros(1, np.int64)
     pitch = described.box[0] * size
     for at, extent, box, stride in zip(
@@ -180,8 +183,12 @@ def _load_box(asker: Asker, described: Descriptor, corner: list[int], target: in
 
 
 def _store_box(asker: Asker, described: Descriptor, corner: list[int], source: int) -> None:
-    """Store a box; what lies outside of the tensor is left out."""
-    offsets, places, length = _rows(described, corner)
+    """Store a box; what lies outside of the tensor is left out, but not within 16 bytes.
+
+    An H200 stores whole pieces of 16 bytes: with rows of 65 elements of 2 bytes, 72 apart, it overwrites the element
+    behind each row.
+    """
+    offsets, places, length = _rows(described, corner, whole=True)
     values = bulk.collect(asker, source, described.box_bytes)
     if len(offsets):
         inside = values[_swizzled(bulk.spans(places, length), source, described)]

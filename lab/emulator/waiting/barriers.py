@@ -189,6 +189,9 @@ class Barriers:
                 self._complain(first, detail)
             elif len({arrival.position for arrival in barrier.arrivals}) > 1:
                 self._complain(first, "threads of one block wait at different barrier instructions")
+        elif barrier.arrived > barrier.expected:
+            detail = f"{barrier.arrived} threads arrive at once, and {barrier.expected} complete this barrier"
+            self._complain(barrier.arrivals[-1], f"{detail}: it is open which of them meet")
         for arrival in barrier.arrivals:
             if not arrival.form.waits:
                 continue

@@ -141,6 +141,7 @@ class Mbarriers:
         *,
         bulk_copy: bool = False,
         blocks: Indices | None = None,
+        awaited: bool = False,
     ) -> Named:
         """Find the mbarriers at some addresses; an address without an mbarrier becomes a finding.
 
@@ -150,19 +151,22 @@ class Mbarriers:
             lanes: The threads.
             bulk_copy: The use is a bulk copy's.
             blocks: (count,) the blocks of the batch in which they lie; None for each thread's own.
+            awaited: What arrives in these blocks completes on the mbarrier.
         """
         threads, kept = self._place(position, addresses, lanes)
         offsets = addresses[kept]
-        blocks = self._batch.block_of[threads] if blocks is None else blocks[kept]
+        homes = self._batch.block_of[threads] if blocks is None else blocks[kept]
         numbers = self._number_at[offsets // BYTES]
         good = np.zeros(len(threads), np.bool_)
         known = numbers >= 0
-        good[known] = self._live[numbers[known], blocks[known]]
-        named = Named(threads, kept, numbers, blocks)
+        good[known] = self._live[numbers[known], homes[known]]
+        named = Named(threads, kept, numbers, homes)
         if not good.all():
             detail = "no mbarrier was initialised here"
             self._findings.add("mbarrier-misuse", position, detail, threads[~good], address=int(offsets[~good][0]))
             named, offsets = named.where(good), offsets[good]
+        if blocks is not None and self._watch.lifetimes is not None:
+            self._watch.lifetimes.use(position, named.threads, named.blocks, awaited=awaited)
         shadow, bulk = self._watch.shadow, self._watch.bulk
         if shadow is not None and bulk is not None and len(named.threads):
             places = offsets + named.blocks * self._shared.stride

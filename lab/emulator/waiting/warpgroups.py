@@ -197,7 +197,7 @@ class Warpgroups:
         ]
         self._readings = [one for one in self._readings if one not in done]
         for one in done:
-            shadow.end_async_read(one.cells, one.who, one.position)
+            shadow.end_async_read(one.cells, one.who, one.position, warp=True)
 
     # --- shared memory ----------------------------------------------------------------------------------------
 

@@ -62,6 +62,23 @@ def test_a_group_that_is_not_the_latest():
 
 
 @pytest.mark.parametrize(
+    ("wait", "what", "kinds"),
+    [
+        ("@%p0 cp.async.bulk.wait_group 0; bar.sync 0;", "ld.global.u32 %r5, [%rd3];", set()),
+        ("@%p0 cp.async.bulk.wait_group.read 0; bar.sync 0;", "ld.global.u32 %r5, [%rd3];", {"async-not-waited"}),
+        ("@%p0 cp.async.bulk.wait_group.read 0; bar.sync 0;", "st.global.u32 [%rd3], 7;", {"async-not-waited"}),
+        ("@%p0 cp.async.bulk.wait_group.read 0; bar.sync 0;", "red.global.add.u32 [%rd3], 7;", {"async-not-waited"}),
+        ("bar.sync 0; @%p0 cp.async.bulk.wait_group 0;", "ld.global.u32 %r5, [%rd3];", {"global-race"}),
+    ],
+)
+def test_what_is_stored_is_there_after_a_wait_for_more_than_its_reads(wait, what, kinds):
+    end = f"@%p0 cp.async.bulk.commit_group; {wait} add.u64 %rd3, %rd2, %rd1; {what}"
+    emulation, _ = run(COPY, np.arange(32, dtype=np.uint32), np.zeros(32, np.uint32), end)
+    assert {finding.kind for finding in emulation.findings} == kinds
+    assert all("wait_group, without .read" in one.remedy for one in emulation.findings if one.kind[0] == "a")
+
+
+@pytest.mark.parametrize(
     ("copy", "kind"),
     [
         (COPY.replace("128;", "120;"), "misaligned"),

@@ -4,7 +4,7 @@ import numpy as np
 
 from lab.emulator.batch import make_batch
 from lab.emulator.memory.clocks import BatchClocks, KnownTimes, LaunchClocks
-from lab.emulator.memory.order import CTA, PLAIN, WIDE, Order
+from lab.emulator.memory.order import CTA, PLAIN, WARPS, WIDE, Order
 
 ALL_LANES = 2**32 - 1
 FLAG = "flag"
@@ -183,6 +183,22 @@ def test_arrivals_at_an_mbarrier():
     blocks.clocks.forget(place)
     blocks.clocks.see(place, 2, np.array([41]))
     assert not blocks.knows(41, access)
+
+
+def test_any_lane_goes_on_after_an_access_of_its_warp():
+    blocks = Blocks()
+    place = ("unit", 0, 0)
+    access, alone = (blocks.clocks.stamps(np.array([0]), order) for order in (WARPS, PLAIN))
+    assert blocks.knows(5, access)
+    assert not blocks.knows(5, alone)
+    assert not blocks.knows(40, access)
+    blocks.clocks.arrive(place, 0, np.array([5]))
+    late = blocks.clocks.stamps(np.array([0]), WARPS)
+    blocks.clocks.see(place, 1, np.array([40, 64]))
+    for thread in (40, 64):
+        assert blocks.knows(thread, access)
+        assert not blocks.knows(thread, alone)
+        assert not blocks.knows(thread, late)
 
 
 def test_knowledge_joins():

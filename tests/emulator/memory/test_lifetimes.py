@@ -54,6 +54,43 @@ def test_the_own_memory_needs_nobody():
     assert kinds(FILL + "mov.u32 %r2, %cluster_ctarank;\n" + USE) == set()
 
 
+ARRIVE = """setp.eq.u32 %p1, %r0, 0; mov.u32 %r1, bar; mapa.shared::cluster.u32 %r3, %r1, %r2;
+@%p1 mbarrier.init.shared.b64 [%r1], 1; fence.mbarrier_init.release.cluster; BEFORE
+@%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r3]; BEHIND"""
+AWAIT = "AGAIN: mbarrier.try_wait.parity.acquire.cluster.shared.b64 %p2, [%r1], 0; @!%p2 bra AGAIN;\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "why"),
+    [
+        (SYNC, SYNC, set()),
+        (SYNC, AWAIT, set()),
+        (SYNC, "", {"may have ended already", "has ended"}),
+        ("", SYNC, {"may not have begun yet"}),
+    ],
+)
+def test_an_arrival_at_the_mbarrier_of_a_block_needs_that_block(before, behind, why):
+    body = ".shared .align 8 .b64 bar;" + ARRIVE.replace("BEFORE", before).replace("BEHIND", behind)
+    found = kinds(body)
+    ends = {detail for kind, detail, _ in found if kind == "missing-cluster-sync"}
+    assert bool(why) == bool(ends)
+    assert all(any(one in detail for one in why) for detail in ends)
+
+
+COPY = """setp.eq.u32 %p1, %r0, 0; mov.u32 %r1, bar; mov.u32 %r6, t; ld.param.u64 %rd1, [out];
+@%p1 mbarrier.init.shared.b64 [%r1], 1; @%p1 fence.mbarrier_init.release.cluster; BEFORE
+@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 16; mov.u16 %h0, 3; and.pred %p1, %p1, %p0;
+@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster
+    [%r6], [%rd1], 16, [%r1], %h0;"""
+
+
+def test_a_block_that_waits_for_a_peers_copy_may_end():
+    declared = ".reg .b16 %h<2>; .shared .align 8 .b64 bar; .shared .align 16 .b8 t[16];"
+    assert kinds(declared + COPY.replace("BEFORE", SYNC) + AWAIT) == set()
+    early = kinds(declared + COPY.replace("BEFORE", "bar.sync 0;") + AWAIT)
+    assert "missing-cluster-sync" in {kind for kind, *_ in early}
+
+
 def test_a_race_between_blocks_of_a_cluster_names_what_would_order_it():
     found = kinds(SYNC + FILL + USE + SYNC)
     assert ("shared-race", "cluster.sync()") in {(kind, remedy) for kind, _, remedy in found}

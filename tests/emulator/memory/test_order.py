@@ -12,6 +12,7 @@ from lab.emulator.memory.order import (
     SAME_WARP,
     TOGETHER,
     VOLATILE,
+    WARPS,
     WIDE,
     Order,
     order_of,
@@ -55,6 +56,8 @@ def test_scopes_must_include_the_other_thread():
     assert TOGETHER[CLUSTER, CLUSTER, SAME_CLUSTER].all()
     assert not TOGETHER[CLUSTER, WIDE, APART].any()
     assert not TOGETHER[0].any()
+    assert not WARPS.strong
+    assert not TOGETHER[WARPS.level].any()
 
 
 def test_volatile_is_no_synchronisation_within_a_warp_and_loses_updates():

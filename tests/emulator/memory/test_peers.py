@@ -6,7 +6,8 @@ import pytest
 from lab.base.errors import UserError
 from lab.emulator.batch import make_batch
 from lab.emulator.lanes import Lanes
-from lab.emulator.memory.peers import names_peer, peer_address, peer_rows
+from lab.emulator.memory.memory import LOCAL_WINDOW, SHARED_WINDOW
+from lab.emulator.memory.peers import names_peer, own_addresses, own_offsets, peer_address, peer_rows
 
 BATCH = make_batch((8, 1, 1), (32, 1, 1), 4, 4, cluster=2)
 
@@ -38,3 +39,25 @@ def test_a_rank_beyond_the_cluster():
     with pytest.raises(UserError) as error:
         peer_rows(BATCH, address, Lanes(128, np.array([0])))
     assert (error.value.found, error.value.accepted) == (2, "ranks from 0 to 1")
+
+
+def test_a_threads_own_address_has_its_rank():
+    addresses = own_addresses(BATCH, 16)
+    assert addresses.shape == (128,)
+    assert (addresses[[0, 32, 64, 127]] >> 24).tolist() == [1, 2, 1, 2]
+    lanes = Lanes(128, np.array([0, 32, 64, 127]))
+    plain = own_offsets(BATCH, lanes.select(addresses).astype(np.int64), lanes)
+    assert plain.tolist() == [16] * 4
+
+
+@pytest.mark.parametrize("window", [0, SHARED_WINDOW])
+def test_addresses_of_others_keep_their_rank(window):
+    ranks = np.array([0, 1, 2], np.uint32)  # the last is of no block of the cluster
+    addresses = peer_address(np.full(3, 8, np.uint32), ranks).astype(np.int64) + window
+    found = own_offsets(BATCH, addresses, Lanes(128, np.array([0, 0, 0])))
+    assert found.tolist() == [8 + window, *addresses[1:].tolist()]
+
+
+def test_addresses_elsewhere_are_left_alone():
+    addresses = np.array([3, LOCAL_WINDOW + (1 << 24), (16 << 36) + (1 << 24)])
+    assert own_offsets(BATCH, addresses, Lanes(128, np.array([0, 1, 2]))) is addresses

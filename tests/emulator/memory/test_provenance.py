@@ -26,8 +26,16 @@ def names(body, module=""):
         ("ld.global.u64 %rd4, [%rd2]; st.global.u32 [%rd4], 1;", None),
         ("ld.global.v2.u32 {%r0, %r1}, [%rd2]; mov.b64 %rd4, {%r0, %r1}; st.global.u32 [%rd4], 1;", None),
         (".shared .b32 s; st.shared.u32 [s], 1;", set()),
+        # Copies write what they name first; the coordinates of a box are no pointers.
+        ("cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r0], 16;", {"a"}),
+        ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd3], [%r0], 16;", {"b"}),
+        ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r0], [%rd2], 16, [%r1];", set()),
+        (("ld.global.u64 %rd4, [%rd2]; cvt.u32.u64 %r0, %rd4; "
+          "cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd3, {%r0}], [%r1];"), {"b"}),
+        ("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%r0], [%rd2, {%r0}], [%r1];",
+         set()),
     ],
-)
+)  # fmt: skip
 def test_parameters(body, written):
     assert names(body) == (None if written is None else frozenset(written))
 

@@ -145,3 +145,22 @@ def test_shared_memory_of_another_block_has_a_generic_address():
     away = text.replace("xor.b32 %r3, %r0, 1", "add.u32 %r3, %r0, 7")
     (found,) = launch(away, "k", 2, 32, [out]).findings
     assert (found.kind, found.detail) == ("out-of-bounds", "load of 4 bytes in a block that the cluster does not have")
+
+
+def test_in_a_cluster_the_address_of_a_shared_variable_has_the_rank_of_the_block():
+    body = """
+    .shared .align 16 .b32 pad[4]; .shared .align 16 .b32 mine[8]; mov.u32 %r0, %cluster_ctarank;
+    mov.u32 %r1, mine; mov.u64 %rd1, mine+4; cvta.shared.u64 %rd2, %rd1; add.u32 %r2, %r0, 100;
+    st.shared.u32 [%r1], %r2; st.u32 [%rd2], %r2; st.shared.u32 [mine+8], %r2; atom.shared.add.u32 %r9, [%r1], 1;
+    ld.shared::cta.v2.u32 {%r3, %r4}, [%r1]; ld.u32 %r5, [%rd2+4]; ld.shared::cluster.u32 %r6, [%r1];
+    shr.u32 %r7, %r1, 24; shr.u64 %rd4, %rd1, 24; cvt.u32.u64 %r8, %rd4; and.b32 %r1, %r1, 0xffffff;
+    barrier.cluster.arrive; barrier.cluster.wait;
+    ld.param.u64 %rd3, [out]; mad.wide.u32 %rd3, %r0, 32, %rd3; st.global.v4.u32 [%rd3], {%r3, %r4, %r5, %r6};
+    st.global.v4.u32 [%rd3+16], {%r7, %r8, %r1, %r9};
+    """
+    text, clusters = kernel(body, ["out"]), " .reqnctapercluster 2, 1, 1 .explicitcluster"
+    out = np.zeros((2, 8), np.uint32)
+    assert launch(text.replace("(.param .u64 out)", f"(.param .u64 out){clusters}"), "k", 2, 1, [out]).clean
+    assert out.tolist() == [[101, 100, 100, 101, 1, 1, 16, 100], [102, 101, 101, 102, 2, 2, 16, 101]]
+    launch(text.replace("%cluster_ctarank", "%ctaid.x"), "k", 2, 1, [out])
+    assert out[:, 4:7].tolist() == [[0, 0, 16], [0, 0, 16]]

@@ -89,12 +89,12 @@ def stored(body):
     return emulation, matrix
 
 
-def test_a_box_is_stored_within_the_tensor():
+def test_a_box_is_stored_within_the_tensor_in_whole_pieces_of_16_bytes():
     body = STORE.replace("FENCE", "fence.proxy.async;").replace("COMMIT", COMMIT).replace("AFTER", DONE)
     emulation, matrix = stored(body)
     assert emulation.clean, emulation.findings
     wanted = np.full((6, 32), 99, np.uint32)
-    wanted[4, 20:30], wanted[5, 20:30] = np.arange(10), np.arange(16, 26)
+    wanted[4, 20:32], wanted[5, 20:32] = np.arange(12), np.arange(16, 28)  # of the 30 elements of a row, and 2 more
     np.testing.assert_array_equal(matrix, wanted)
 
 
@@ -111,6 +111,18 @@ def test_a_box_is_stored_within_the_tensor():
 def test_wrong_stores_are_found(fence, commit, after, kind):
     emulation, _ = stored(STORE.replace("FENCE", fence).replace("COMMIT", commit).replace("AFTER", after))
     assert kind in {finding.kind for finding in emulation.findings}, emulation.findings
+
+
+@pytest.mark.parametrize(("apart", "kinds"), [(8, set()), (7, {"global-race"})])
+def test_boxes_of_different_blocks_race_where_they_overlap(apart, kinds):
+    # elements of 2 bytes from an odd one on: neighbours that share a word do not overlap
+    matrix, out = np.zeros((1, 64), np.uint16), np.zeros(1, np.uint32)
+    body = f"""st.shared.v4.u32 [%r1], {{%r0, %r0, %r0, %r0}}; fence.proxy.async; bar.sync 0;
+    mov.u32 %r5, %ctaid.x; mad.lo.u32 %r3, %r5, {apart}, %r3;
+    @%p0 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd0, {{%r3, %r4}}], [%r1]; {COMMIT} {DONE}"""
+    argument = TensorMapArgument(Buffer(matrix), (64, 1), 64, (8, 1))
+    emulation = launch(text(body), "k", 2, 1, [argument, out, np.uint32(1), np.uint32(0)])
+    assert {finding.kind for finding in emulation.findings} == kinds
 
 
 def test_one_box_goes_to_every_block_of_the_mask():
@@ -133,6 +145,9 @@ def test_one_box_goes_to_every_block_of_the_mask():
     assert emulation.clean, emulation.findings
     np.testing.assert_array_equal(out[:3], np.broadcast_to(matrix.reshape(-1), (3, 64)))
     assert not out[3].any()
+    traffic = emulation.counts.memory
+    assert traffic["shared.copy"].bytes_used == 3 * 256
+    assert (traffic["global.copy"].requests, traffic["global.copy"].bytes_used) == (1, 256)  # for all three blocks
 
 
 @pytest.mark.parametrize(

@@ -151,13 +151,20 @@ def ptx(body, threads):
     return compiling.compile_text(source, "-lineinfo", arch="compute_90a")
 
 
-def run(body, threads=128):
+def run(body, threads=128, **options):
     out = np.zeros((64, 8), np.float32)
-    return launch(ptx(body, threads), "k", 1, threads, [A, B, out]), out
+    return launch(ptx(body, threads), "k", 1, threads, [A, B, out], **options), out
 
 
 def test_a_product_of_swizzled_tiles():
     emulation, out = run(GOOD)
+    assert emulation.clean, emulation.findings
+    np.testing.assert_array_equal(out, WANTED)
+
+
+@pytest.mark.parametrize("schedule", [1, 2, 3])
+def test_the_warps_of_a_warpgroup_come_in_any_order(schedule):
+    emulation, out = run(GOOD, schedule=schedule)
     assert emulation.clean, emulation.findings
     np.testing.assert_array_equal(out, WANTED)
 
@@ -194,6 +201,27 @@ def test_wrong_uses_are_found(body, kind):
     emulation, _ = run(body)
     assert kind in {finding.kind for finding in emulation.findings}, emulation.findings
     assert all(finding.line > 0 for finding in emulation.findings)
+
+
+def test_any_lane_of_a_warp_tells_that_it_has_read():
+    told = """__shared__ unsigned long long bar; const unsigned there = at(&bar);
+        const int last = t >= 128;
+        if (t == 128) asm volatile("mbarrier.init.shared::cta.b64 [%0], 4;" :: "r"(there) : "memory");
+        load(); proxy(); __syncthreads();
+        if (!last) {
+            fence(); product(); commit(); wait(); store();
+            if (t % 32 == 9) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(there) : "memory");
+        } else {
+            asm volatile("{ .reg .pred p; A: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0; @!p bra A; }"
+                         :: "r"(there) : "memory");
+            sb[t - 128] = a[0];
+        }"""
+    emulation, out = run(told, 256)
+    assert emulation.clean, emulation.findings
+    np.testing.assert_array_equal(out, WANTED)
+    early, _ = run(told.replace("wait(); store();", "").replace("} else {", "wait(); store(); } else {"), 256)
+    assert {finding.kind for finding in early.findings} <= {"shared-race", "async-not-waited"}
+    assert not early.clean
 
 
 def test_two_warpgroups_share_b():

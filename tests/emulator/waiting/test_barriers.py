@@ -64,6 +64,12 @@ def test_two_halves_of_a_block_meet_at_barriers_of_their_own():
     np.testing.assert_array_equal(found, np.arange(128) ^ 32)
 
 
+def test_two_halves_of_a_block_cannot_share_a_barrier():
+    emulation, _ = execute(SHARED + "bar.sync 1, 64;" + READ, block=128)
+    (finding,) = (one for one in emulation.findings if one.kind == "barrier-divergence")
+    assert "128 threads arrive at once, and 64 complete this barrier" in finding.detail
+
+
 def test_reductions_count_all_threads_that_live():
     body = """setp.lt.u32 %p0, %i0, 40; setp.ge.u32 %p1, %i0, 0; bar.red.popc.u32 %o0, 0, %p0;
     bar.red.and.pred %p2, 0, %p1; bar.red.or.pred %p3, 0, !%p1; selp.u32 %o1, 1, 0, %p2; selp.u32 %o2, 1, 0, %p3;"""
