@@ -21,6 +21,7 @@ from numpy.typing import DTypeLike
 from lab.base.errors import UserError, did_you_mean
 from lab.base.warp import BANK_BYTES, BANKS, WARP_SIZE
 from lab.hardware.latencies import NEVER_COMPARED, SmLatencies, latencies_for
+from lab.isa.matrix import FLOAT8, FLOAT16, FLOAT64, INT8, TF32
 from lab.measured.timing import GpuDescription
 
 _MEASURED = "H200"
@@ -51,6 +52,9 @@ class Architecture:
         fp16_lanes: FP16 fused multiply-adds per cycle outside the tensor cores, two to a packed lane; None where no
             document gives them.
         l1_bytes: Bytes of L1 cache and shared memory together; None where no document gives them.
+        tensor_rates: Multiply-adds of dense matrices per cycle on the tensor cores, with the type of the factors (the
+            names of `lab.isa.matrix`); types are absent that they lack or that no document gives. With sums of float32,
+            GeForce products do half of the float16 figure.
         source: Documents from which the row is taken.
         threads_per_block: Most threads in a block.
         registers_per_sm: 32-bit registers; a single block may have all of them.
@@ -75,6 +79,7 @@ class Architecture:
     fp64_lanes: int | None
     fp16_lanes: int | None
     l1_bytes: int | None
+    tensor_rates: tuple[tuple[str, int], ...]
     source: str
     threads_per_block: int = 1024
     registers_per_sm: int = 65536
@@ -93,6 +98,11 @@ class Architecture:
     def shared_per_sm(self) -> int:
         """Largest shared memory of an SM, in bytes."""
         return self.shared_carveouts[-1]
+
+    @property
+    def tensor_lanes(self) -> dict[str, int]:
+        """`tensor_rates` by type."""
+        return dict(self.tensor_rates)
 
     def lanes(self, dtype: DTypeLike) -> int:
         """Return the fused multiply-adds per cycle and SM in `dtype`, outside the tensor cores.
@@ -156,6 +166,21 @@ class Gpu:
         """
         return self.sms * self.architecture.lanes(dtype) * 2 * self.clock_mhz * 1e6 / 1e12
 
+    def tensor_tflops(self, multiply_adds: Mapping[str, float]) -> float | None:
+        """Return the peak of the tensor cores in TFLOP/s for a mixture of products.
+
+        Args:
+            multiply_adds: How many, or their shares, by the type of the factors (`Architecture.tensor_lanes`).
+
+        Returns:
+            None where the rate of one of the types is not known, or there are none.
+        """
+        rates = self.architecture.tensor_lanes
+        if not multiply_adds or not rates.keys() >= multiply_adds.keys():
+            return None
+        cycles = sum(n / rates[elements] for elements, n in multiply_adds.items())
+        return 2 * sum(multiply_adds.values()) / cycles * self.sms * self.clock_mhz * 1e6 / 1e12
+
 
 def _kib(*sizes: int) -> tuple[int, ...]:
     return tuple(size * KIB for size in sizes)
@@ -173,6 +198,9 @@ _GUIDE = (
 _RATES = "rates: CUDA C++ Programming Guide, Throughput of Native Arithmetic Instructions"
 
 
+_TENSOR = (FLOAT16, TF32, FLOAT8, INT8, FLOAT64)
+
+
 def _architecture(  # noqa: PLR0917 - one row of a table; the column heads stand beside the rows
     arch: str,
     warps: int,
@@ -186,12 +214,17 @@ def _architecture(  # noqa: PLR0917 - one row of a table; the column heads stand
     fp16: int | None,
     l1_kib: int | None,
     rates: str,
+    tensor: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0),
 ) -> Architecture:
-    """Make a row. A block may have all of an SM's shared memory but the reserve (true of every row of the guide)."""
+    """Make a row. A block may have all of an SM's shared memory but the reserve (true of every row of the guide).
+
+    Rates of tensor cores are in the order of `_TENSOR`, and 0 where none is known.
+    """
     return Architecture(
         arch=arch, warps_per_sm=warps, blocks_per_sm=blocks, shared_carveouts=carveouts,
         shared_per_block=carveouts[-1] - reserved, reserved_shared=reserved, shared_unit=unit, barriers_per_sm=barriers,
         fp32_lanes=fp32, fp64_lanes=fp64, fp16_lanes=fp16, l1_bytes=None if l1_kib is None else l1_kib * KIB,
+        tensor_rates=tuple((name, n) for name, n in zip(_TENSOR, tensor, strict=True) if n),
         source=_GUIDE + rates,
     )  # fmt: skip
 
@@ -200,30 +233,38 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
     {
         row.arch: row
         for row in (
-            # arch, warps, blocks, shared carve-outs, reserve, unit, barriers, FP32, FP64, FP16, L1 KiB, rates
+            # arch, warps, blocks, carve-outs, reserve, unit, barriers, FP32, FP64, FP16, L1 KiB, rates, tensor cores
             _architecture("sm_70", 64, 32, _VOLTA, 0, 256, None, 64, 32, 128, 128,
-                          f"{_RATES} (7.x); NVIDIA Tesla V100 GPU Architecture whitepaper"),
+                          f"{_RATES} (7.x); NVIDIA Tesla V100 GPU Architecture whitepaper",
+                          (512, 0, 0, 0, 0)),
             _architecture("sm_72", 64, 32, _VOLTA, 0, 256, None, 64, 32, 128, 128, f"{_RATES} (7.x)"),
             _architecture("sm_75", 32, 16, _kib(32, 64), 0, 256, None, 64, 2, 128, 96,
-                          f"{_RATES} (7.x and its footnote on FP64); NVIDIA Turing GPU Architecture whitepaper"),
+                          f"{_RATES} (7.x and its footnote on FP64); NVIDIA Turing GPU Architecture whitepaper",
+                          (512, 0, 0, 1024, 0)),
             _architecture("sm_80", 64, 32, _A100, 1024, 128, None, 64, 32, 256, 192,
-                          f"{_RATES} (8.0); NVIDIA A100 Tensor Core GPU Architecture whitepaper"),
+                          f"{_RATES} (8.0); NVIDIA A100 Tensor Core GPU Architecture whitepaper",
+                          (1024, 512, 0, 2048, 64)),
             _architecture("sm_86", 48, 16, _AMPERE, 1024, 128, None, 128, 2, 128, 128,
-                          f"{_RATES} (8.6); NVIDIA Ampere GA102 GPU Architecture whitepaper"),
+                          f"{_RATES} (8.6); NVIDIA Ampere GA102 GPU Architecture whitepaper",
+                          (512, 256, 0, 1024, 0)),
             _architecture("sm_87", 48, 16, _A100, 1024, 128, None, 128, None, None, 192,
                           "FP32: NVIDIA Jetson AGX Orin Series technical brief (128 CUDA cores an SM)"),
             _architecture("sm_89", 48, 24, _AMPERE, 1024, 128, None, 128, 2, 128, 128,
-                          f"{_RATES} (8.9); NVIDIA Ada GPU Architecture whitepaper"),
+                          f"{_RATES} (8.9); NVIDIA Ada GPU Architecture whitepaper",
+                          (512, 256, 1024, 1024, 0)),
             _architecture("sm_90", 64, 32, _HOPPER, 1024, 128, 64, 128, 64, 256, 256,
-                          f"{_RATES} (9.0); NVIDIA H100 Tensor Core GPU Architecture whitepaper"),
+                          f"{_RATES} (9.0); NVIDIA H100 Tensor Core GPU Architecture whitepaper",
+                          (2048, 1024, 4096, 4096, 128)),
             _architecture("sm_100", 64, 32, _HOPPER, 1024, 128, 64, 128, 64, None, 256,
-                          "FP32 and FP64: NVIDIA HGX B200 specification (75 and 37 TFLOP/s a GPU)"),
+                          "rates: NVIDIA HGX B200 specification (75 TFLOP/s of FP32 and 37 of FP64 a GPU)",
+                          (4096, 2048, 8192, 8192, 64)),
             _architecture("sm_103", 64, 32, _HOPPER, 1024, 128, 32, 128, None, None, 256,
                           "FP32: NVIDIA HGX B300 specification (75 TFLOP/s a GPU)"),
             _architecture("sm_110", 48, 24, _HOPPER, 1024, 128, 24, 128, None, None, 256,
                           "FP32: NVIDIA Jetson Thor series datasheet (2560 CUDA cores on 20 SMs)"),
             _architecture("sm_120", 48, 24, _AMPERE, 1024, 128, 24, 128, 2, 128, 128,
-                          "rates: NVIDIA RTX Blackwell GPU Architecture whitepaper (FP64 1/64, FP16 1/1 of FP32)"),
+                          "rates: NVIDIA RTX Blackwell GPU Architecture whitepaper (FP64 1/64, FP16 1/1 of FP32)",
+                          (512, 128, 1024, 1024, 0)),
             _architecture("sm_121", 48, 24, _AMPERE, 1024, 128, 24, 128, None, None, 128,
                           "FP32: NVIDIA DGX Spark datasheet (6144 CUDA cores on 48 SMs)"),
         )

@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from lab.isa.cfg import ROOT, ControlFlow
+from lab.isa.matrix import pipe_cycles
 from lab.isa.model import Function, Instruction, InstructionClass
 
 if TYPE_CHECKING:
@@ -152,11 +153,12 @@ def hot_loop(function: Function, flow: ControlFlow, loops: Sequence[Loop]) -> in
     """Find the loop that, judging by the text alone, executes most of the work.
 
     The work of a loop is the sum of its instructions' weights, those of nested loops left out, times 8 for each loop
-    around it. The weights say what an instruction does for the kernel: 64 for tensor cores; 8 for fma, special
-    functions, atomics and bulk copies; 4 for global memory; 2 for shared and local memory, other floating-point
-    arithmetic, conversions and shuffles; 1/4 for all else. So a small loop without work does not replace the unrolled
-    loop around it, an outer loop does not win by what it contains, and of an unrolled loop and its remainder the former
-    is hot. Ties go to the deeper loop, then to the one with more instructions, then to the first.
+    around it. The weights say what an instruction does for the kernel: 64 for tensor cores, and as much again for every
+    four cycles that it takes them beyond the first four; 8 for fma, special functions, atomics and bulk copies; 4 for
+    global memory; 2 for shared and local memory, other floating-point arithmetic, conversions and shuffles; 1/4 for all
+    else. So a small loop without work does not replace the unrolled loop around it, an outer loop does not win by what
+    it contains, and of an unrolled loop and its remainder the former is hot. Ties go to the deeper loop, then to the
+    one with more instructions, then to the first.
 
     Args:
         function: The function.
@@ -169,7 +171,7 @@ def hot_loop(function: Function, flow: ControlFlow, loops: Sequence[Loop]) -> in
     if not loops:
         return None
     bodies = [loop_instructions(function, flow, loop) for loop in loops]
-    own = [sum(_WEIGHTS.get(instruction.cls, _ANY) for instruction in body) for body in bodies]
+    own = [sum(_weight(instruction) for instruction in body) for body in bodies]
     # Each loop stands before the loops inside it, so that the sums of nested loops are still whole when subtracted.
     work = list(own)
     for place, loop in enumerate(loops):
@@ -177,6 +179,17 @@ def hot_loop(function: Function, flow: ControlFlow, loops: Sequence[Loop]) -> in
             work[loop.parent] -= own[place]
     work = [amount * _DEEPER ** (loop.depth - 1) for amount, loop in zip(work, loops, strict=True)]
     return max(range(len(loops)), key=lambda place: (work[place], loops[place].depth, len(bodies[place]), -place))
+
+
+def _weight(instruction: Instruction) -> float:
+    weight = _WEIGHTS.get(instruction.cls, _ANY)
+    if instruction.cls is InstructionClass.MMA:
+        weight *= max(1.0, pipe_cycles(instruction.opcode) / _CYCLES)
+    return weight
+
+
+_CYCLES: Final = 4
+"""Cycles that the tensor cores of sm_90 take for m16n8k16."""
 
 
 def loop_instructions(function: Function, flow: ControlFlow, loop: Loop) -> list[Instruction]:

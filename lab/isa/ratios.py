@@ -2,7 +2,8 @@
 
 Every variant of an experiment gets the same ratio, so that they compare. The rules, the first that applies:
 
-1. tensor cores: ``mma : shared bytes``, or the share of mma where shared memory is not read;
+1. tensor cores: ``mma : shared bytes`` where all variants load shared memory; else matrix multiply-adds of a lane for
+   each instruction, since wgmma reads shared memory itself, and does many times as much as an mma;
 2. fma and loads from shared memory, at least 10 % and 1 % of the instructions: ``fma : ld.shared``;
 3. atomics, at least 1 %: their share;
 4. else what takes an SM longest: global memory (``bytes : instruction``), fma, special functions or integer arithmetic
@@ -20,6 +21,7 @@ from typing import Final
 
 from lab.base.warp import WARP_SIZE
 from lab.isa.classes import bytes_per_lane, classify
+from lab.isa.matrix import matrix_products
 from lab.isa.mix import Counts
 from lab.isa.model import InstructionClass as C
 
@@ -59,7 +61,7 @@ def ratio_that_matters(profiles: Sequence[Counts]) -> Ratio | None:
         return None
     shares = {cls: fmean(counts.by_class.get(cls, 0) / counts.instructions for counts in known) for cls in C}
     if shares[C.MMA] >= _SOME:
-        return _tensor(shares)
+        return _tensor(known, shares)
     if shares[C.FMA] >= _MUCH_FMA and shares[C.LD_SHARED] >= _SOME:
         why = f"because {shares[C.FMA]:.0%} of the hot region are fma and {shares[C.LD_SHARED]:.0%} load shared memory"
         return Ratio("fma : ld.shared", why, lambda counts: counts.fma_per_ld_shared)
@@ -74,15 +76,22 @@ def global_bytes(counts: Counts) -> int:
     return sum(bytes_per_lane(op) * n for op, n in counts.by_opcode.items() if classify("sass", op) in kinds)
 
 
-def _tensor(shares: Mapping[C, float]) -> Ratio:
+def _tensor(known: Sequence[Counts], shares: Mapping[C, float]) -> Ratio:
     why = f"because {shares[C.MMA]:.0%} of the hot region are mma"
-    if shares[C.LD_SHARED] < _SOME:
+    if shares[C.LD_SHARED] >= _SOME and all(counts.load_bytes_shared for counts in known):
+
+        def per_byte(counts: Counts) -> float | None:
+            return counts.by_class.get(C.MMA, 0) / counts.load_bytes_shared if counts.load_bytes_shared else None
+
+        return Ratio("mma : shared bytes", f"{why} and {shares[C.LD_SHARED]:.0%} load shared memory", per_byte)
+    if any(counts.by_class.get(C.MMA, 0) and not matrix_products(counts.by_opcode) for counts in known):
         return _share("mma share", (C.MMA,), why)
 
     def of(counts: Counts) -> float | None:
-        return counts.by_class.get(C.MMA, 0) / counts.load_bytes_shared if counts.load_bytes_shared else None
+        made = sum(matrix_products(counts.by_opcode).values()) / WARP_SIZE
+        return made / counts.instructions if counts.instructions else None
 
-    return Ratio("mma : shared bytes", f"{why} and {shares[C.LD_SHARED]:.0%} load shared memory", of)
+    return Ratio("multiply-adds : instruction", why, of)
 
 
 def _share(name: str, classes: tuple[C, ...], why: str) -> Ratio:

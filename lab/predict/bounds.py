@@ -12,8 +12,12 @@ issue slots
     A scheduler issues one instruction a cycle (CUDA C++ Programming Guide, Compute Capabilities), and an instruction of
     the arithmetic type keeps its pipe busy for ``32 x results / (lanes / 4)`` cycles. The larger of both counts:
     ``operations x 32 / (max(issue cycles, pipe cycles) / 4) x SMs x clock``.
+tensor cores
+    In place of the arithmetic type's pipes, where the loop has matrix instructions. Each keeps the tensor cores busy
+    for its multiply-adds over those of an SM in a cycle (`lab.hardware.gpus.Architecture.tensor_lanes`).
 shared memory
-    One wavefront of 128 bytes a cycle and SM: ``operations x 32 / wavefronts x SMs x clock``.
+    One wavefront of 128 bytes a cycle and SM: ``operations x 32 / wavefronts x SMs x clock``. A wgmma reads 32 bytes
+    there for each of its columns, at least.
 memory pipe
     A load or store of any state space occupies the load/store units for ``32 / lsu_lanes`` cycles.
 DRAM
@@ -31,6 +35,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -39,6 +44,7 @@ from lab.base.warp import BANK_BYTES, BANKS, WARP_SIZE
 from lab.hardware.gpus import Gpu
 from lab.hardware.occupancy import ResourceUse, occupancy
 from lab.isa.classes import bytes_per_lane
+from lab.isa.matrix import WARPS_OF_A_GROUP, matrix_product, matrix_products
 from lab.isa.mix import Counts, KernelMix
 from lab.isa.model import InstructionClass
 from lab.measured.timing import Merit
@@ -49,7 +55,7 @@ class Bound:
     """One ceiling.
 
     Attributes:
-        name: `issue slots`, `shared memory`, `memory pipe`, `DRAM`, `roofline`, `waves`.
+        name: `issue slots`, `tensor cores`, `shared memory`, `memory pipe`, `DRAM`, `roofline`, `waves`.
         tflops: The ceiling in TFLOP/s.
         explanation: One line with the numbers behind it: `64 FFMA of 68 issued`.
         gb_s: The ceiling in GB/s of the problem's least traffic; None where throughput counts operations.
@@ -76,7 +82,8 @@ class Prediction:
         blocks_per_sm: Resident blocks; 0 where the kernel cannot be launched.
         limited_by: The resources that limit occupancy, separated by commas: `registers`, `shared memory`, `warps`,
             `blocks`, `barriers`; where the kernel cannot be launched, the reason.
-        peak_tflops: The GPU's peak for the kernel's arithmetic type without tensor cores, in TFLOP/s.
+        peak_tflops: The GPU's peak for the kernel's arithmetic type in TFLOP/s; that of its tensor cores for the loop's
+            matrix instructions, where their rate is known.
         bounds: Every ceiling; `ceiling` is the least of them.
         peak_gb_s: The GPU's memory bandwidth in GB/s where throughput counts bytes, else None.
     """
@@ -190,8 +197,8 @@ def predict(
 
     Returns:
         The bounds that apply: those of the loop only where the hot loop (in a kernel without loops, its whole text) has
-        fused multiply-adds of `dtype`; only `DRAM` where it uses tensor cores; none where the kernel cannot be
-        launched.
+        fused multiply-adds of `dtype` or matrix instructions; only `DRAM` where the rate of these is not known; none
+        where the kernel cannot be launched.
 
     Raises:
         UserError: `dtype` has no known peak on this GPU.
@@ -207,8 +214,14 @@ def predict(
         bounds += _bandwidth_bound(gpu, flops, bytes_moved) if held.blocks_per_sm else []
     elif flops > 0 and held.blocks_per_sm:
         if counts.by_class.get(InstructionClass.MMA, 0):
-            # The peak is without tensor cores; a kernel that uses them can exceed it.
-            bounds += _problem_bounds(gpu, math.inf, flops, bytes_moved)
+            products = matrix_products(counts.by_opcode)
+            tensor = gpu.tensor_tflops(products) if products else None
+            if tensor is not None:
+                peak = tensor
+                bounds += _tensor_bounds(gpu, counts, products, tensor, wavefronts_per_access, issued=issued)
+                bounds += [_wave_bound(gpu, peak, launch.blocks)] if launch.blocks else []
+            # without tensor cores' rates there is no peak that a kernel cannot exceed
+            bounds += _problem_bounds(gpu, math.inf if tensor is None else peak, flops, bytes_moved)
         else:
             bounds += _loop_bounds(gpu, counts, np.dtype(dtype), wavefronts_per_access, issued=issued)
             bounds += _problem_bounds(gpu, peak, flops, bytes_moved)
@@ -305,6 +318,43 @@ def _loop_bounds(
         yield Bound("memory pipe", _tflops(gpu, work.operations, accessing * WARP_SIZE / lanes), text)
 
 
+def _tensor_bounds(
+    gpu: Gpu,
+    counts: Counts,
+    products: Mapping[str, float],
+    peak: float,
+    wavefronts_per_access: Mapping[int, float],
+    *,
+    issued: int,
+) -> Iterator[Bound]:
+    """Yield the bounds from the text of a loop of matrix instructions."""
+    operations = _FMA * sum(products.values()) / WARP_SIZE  # of a lane
+    number = counts.by_class[InstructionClass.MMA]
+    label = f"{number} matrix instructions of {_FMA * sum(products.values()) / 1e3:g} kFLOP a warp"
+    types = " + ".join(sorted(products))
+    yield Bound("tensor cores", peak, f"{label}, {types}")
+    slots = _tflops(gpu, operations, issued / gpu.architecture.sub_partitions)
+    yield Bound("issue slots", slots, f"{label} in {issued} issued, one a cycle and scheduler")
+    accesses, wavefronts = _wavefronts(counts, wavefronts_per_access)
+    read = sum(
+        n * product.columns * _COLUMN_BYTES / WARPS_OF_A_GROUP / (BANKS * BANK_BYTES)
+        for opcode, n in counts.by_opcode.items()
+        if (product := matrix_product(opcode)) is not None and product.group
+    )
+    if wavefronts + read:
+        cycles = (wavefronts + read) * BANKS * BANK_BYTES / gpu.architecture.shared_bytes_per_cycle
+        text = f"{label} per {wavefronts + read:g} shared-memory wavefronts ({accesses} accesses), one a cycle and SM"
+        yield Bound("shared memory", _tflops(gpu, operations, cycles), text)
+    if accessing := _memory_instructions(counts):
+        lanes = gpu.architecture.lsu_lanes
+        text = f"{label} per {accessing} loads and stores, {lanes} lanes a cycle and SM"
+        yield Bound("memory pipe", _tflops(gpu, operations, accessing * WARP_SIZE / lanes), text)
+
+
+_COLUMN_BYTES: Final = 32
+"""Bytes of a column of a wgmma's factor in shared memory: k is 16 of two bytes, 8 of four or 32 of one."""
+
+
 def _issue_bound(gpu: Gpu, issued: int, work: _Arithmetic, dtype: np.dtype[np.generic]) -> Bound:
     """Return the bound of issue slots, computed as a share of the peak so that rounding never exceeds the peak."""
     sm = gpu.architecture
@@ -379,6 +429,6 @@ def _root(opcode: str) -> str:
     return opcode.partition(".")[0]
 
 
-def _tflops(gpu: Gpu, operations: int, cycles: float) -> float:
+def _tflops(gpu: Gpu, operations: float, cycles: float) -> float:
     """Return the throughput if every SM does a warp's iteration, of `operations` for each lane, in `cycles`."""
     return operations * WARP_SIZE / cycles * gpu.sms * gpu.clock_mhz * 1e6 / 1e12

@@ -14,6 +14,9 @@ arithmetic
     float and fma 128, integer and compare 64, special 16, shuffle 32 lanes a cycle and SM (CUDA C++ Programming Guide,
     Throughput of Native Arithmetic Instructions, 9.0), convert 32; fma in float64 at its own rate. Measured by
     experiments/micro/pipes: fma 107, integer 63, special 16, convert 32, float64 57.
+tensor cores
+    Multiply-adds of the matrix instructions at the rates of `lab.hardware.gpus.Architecture.tensor_lanes`, of which
+    mma.sync reaches a part on sm_90; and wgmma at the clock that the GPU keeps while it takes so much power.
 load/store units
     Memory instructions, one of 32 lanes a cycle.
 shared memory
@@ -77,8 +80,8 @@ hardware orders alike; below this difference the order of the scores says nothin
 ORDER: Final = 4
 _GROUPS: Final = (
     (
-        "issue slots", "instruction fetch", "floating point", "integer", "special functions", "conversions", "shuffles",
-        "load/store units", "shared memory", "L1",
+        "issue slots", "instruction fetch", "floating point", "tensor cores", "integer", "special functions",
+        "conversions", "shuffles", "load/store units", "shared memory", "L1",
     ),
     ("L2 reads", "L2 writes", "DRAM", "atomics"),
     ("latency", "starts of blocks"),
@@ -182,6 +185,9 @@ class LaunchWork:
         spilled: What its threads keep in local memory; None where they keep nothing there.
         code: Of each piece of code that is executed over and over: instructions of its text, and warp instructions of
             the whole launch in it.
+        products: Multiply-adds of its matrix instructions of one warp by the type of the factors, as `lab.isa.matrix`
+            names them.
+        group_products: The same of those of four warps together (wgmma).
     """
 
     blocks: int
@@ -206,6 +212,8 @@ class LaunchWork:
     chain: WarpChain | None = None
     spilled: Spilled | None = None
     code: tuple[tuple[int, float], ...] = ()
+    products: Mapping[str, float] = field(default_factory=dict)
+    group_products: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +369,7 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
         "issue slots": work.instructions * share / sm.sub_partitions,
         "instruction fetch": share * _fetching(machine, work, min(max(1, work.blocks_per_sm), fullest)),
         "floating point": warps(C.FMA, C.FLOAT) * fp,
+        "tensor cores": share * _multiplying(gpu, machine, work),
         "integer": warps(C.INTEGER, C.COMPARE) * WARP_SIZE / machine.integer_lanes,
         "special functions": warps(C.SPECIAL) * WARP_SIZE / machine.special_lanes,
         "conversions": warps(C.CONVERT) * WARP_SIZE / machine.convert_lanes,
@@ -381,6 +390,16 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
     chain *= 1 + machine.large_block_loss * max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
     made["latency"] = chain * fullest / min(max(1, work.blocks_per_sm), fullest)
     return made
+
+
+def _multiplying(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:
+    """Return the cycles, at the highest clock, that one SM's tensor cores would take for the whole launch."""
+    lanes = gpu.architecture.tensor_lanes
+    alone, together = (
+        sum(n / lanes[elements] for elements, n in made.items() if elements in lanes)
+        for made in (work.products, work.group_products)
+    )
+    return alone / machine.warp_products + together / machine.tensor_clock
 
 
 def _fetching(machine: SmLatencies, work: LaunchWork, blocks: int) -> float:

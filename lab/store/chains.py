@@ -29,10 +29,12 @@ class Scaling:
     Attributes:
         inside: In loops.
         outside: Outside of loops.
+        around: In loops other than the hot one; None where they grow alike.
     """
 
     inside: float
     outside: float
+    around: float | None = None
 
 
 def warps_of(launch: LaunchRecord) -> int:
@@ -151,12 +153,13 @@ def _passes(
     executed = small.executed.warps if small.executed is not None else 0
     outside = (executed - looped.warps) * scale.outside / warps / straight if straight else 1.0
     found = []
-    for counts, group in (
-        (hot, [loop for loop in loops if loop.hot]),
-        (rest, [loop for loop in loops if not loop.hot]),
+    around = scale.inside if scale.around is None else scale.around
+    for counts, group, grown in (
+        (hot, [loop for loop in loops if loop.hot], scale.inside),
+        (rest, [loop for loop in loops if not loop.hot], around),
     ):
         text = sum(_kept(_own(sass, loop)) for loop in group)
-        passes = scale.inside * _kept(counts) / warps / text if text else 0.0
+        passes = grown * _kept(counts) / warps / text if text else 0.0
         found += [(loop, passes) for loop in group]
     return min(1.0, outside), found
 

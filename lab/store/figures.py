@@ -40,6 +40,21 @@ def fma_share(mix: KernelMix | None) -> float | None:
     return None if counts is None else counts.fma_share
 
 
+def wide_fences(mix: KernelMix | None) -> int | None:
+    """Fences of a SASS hot loop that wait until the whole GPU can see what the thread wrote.
+
+    None where nothing was read. Releases wider than a block become such fences (`MEMBAR.ALL.GPU`, `.SYS`), each of
+    which takes hundreds of cycles.
+    """
+    counts = hot_counts(mix)
+    if counts is None:
+        return None
+    return sum(n for opcode, n in counts.by_opcode.items() if opcode.startswith("MEMBAR.") and opcode.endswith(_WIDE))
+
+
+_WIDE: Final = (".GPU", ".SYS")
+
+
 def unit_of(records: Iterable[VariantRecord]) -> str:
     """Unit of throughput in a run, all of whose records share the operator; TFLOP/s where there are none."""
     return next((record.unit for record in records), Merit.TFLOPS)

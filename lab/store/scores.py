@@ -9,13 +9,15 @@ Where throughput counts bytes, threads beyond the data do nothing. Then what is 
 and what is executed outside of loops by as much less as the factor above says.
 
 Where the blocks grow by less than a quarter of the work and the GPU holds them all at once, they loop over the data:
-loops grow with the work and the rest with the blocks. How the work grows stands in `lab.store.growth`.
+loops grow with the work and the rest with the blocks. Where throughput counts operations and the hot loop is in another
+loop, less than half is enough; the hot loop grows with the work, and loops around it, which go from tile to tile, by as
+much less as the factor above says. How the work grows stands in `lab.store.growth`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -25,6 +27,7 @@ from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.hardware.calibration import known_gpu
 from lab.hardware.gpus import Gpu
 from lab.hardware.occupancy import preferred_bytes
+from lab.isa.matrix import matrix_product
 from lab.isa.mix import KernelMix
 from lab.isa.model import InstructionClass as C
 from lab.measured.timing import Merit
@@ -41,6 +44,9 @@ from lab.toolchain.base import Resources
 
 _PERSISTENT: Final = 0.25
 """A grid whose blocks grow by less than this share of the work loops over the data."""
+_NESTED: Final = 0.5
+"""The same where the hot loop is in another loop: few tiles for each block look much like tiles that the small problem
+fills in part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,23 +221,26 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
     kept = max(1.0, declared(record) / work) if record.merit is not Merit.TFLOPS else 1.0
     work = _own_work(step, executed, work)
     grown = blocks * min(growth, work)
-    persistent = grown < _PERSISTENT * work and _resides(record, step)
+    # of nested loops over tiles and through a tile, the outer ones grow by as much less as tiles do
+    nested = record.merit is Merit.TFLOPS and _nests(step.ptx)
+    persistent = grown < (_NESTED if nested else _PERSISTENT) * work and _resides(record, step)
+    if persistent and nested:
+        work = max(grown, work / _beyond(record, executed))
     inside = work if persistent or record.merit is not Merit.TFLOPS else grown
     outside = blocks if persistent or record.merit is Merit.TFLOPS else max(blocks, work / growth)
     outside = inside if looped is None else outside
+    around = inside / growth if persistent and nested else inside
+    scale = Scaling(inside, outside, around)
 
-    def scaled(whole: float, part: float, made: Expansions = AS_PTX) -> float:
-        return outside * made.outside * (whole - part) + inside * made.inside * part
+    def scaled(of: Callable[[ExecutedCounts], float], made: Expansions = AS_PTX) -> float:
+        whole, part, hot = of(executed), of(within), min(of(deepest), of(within))
+        return outside * made.outside * (whole - part) + made.inside * (inside * hot + around * (part - hot))
 
     def traffic(keys: tuple[str, ...], figure: str, made: Expansions = AS_PTX) -> float:
-        return sum(
-            scaled(
-                getattr(executed.memory.get(key, _NONE), figure), getattr(within.memory.get(key, _NONE), figure), made
-            )
-            for key in keys
-        )
+        return scaled(lambda done: sum(getattr(done.memory.get(key, _NONE), figure) for key in keys), made)
 
     within = looped or _NOTHING
+    deepest = step.small.hot_loop or within
     passes = hot_passes(step.ptx, step.small, within) * inside / outside
     threads = math.prod(step.launch.block)
     stored = kept * traffic(("global.store",), "sectors")
@@ -243,11 +252,8 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         blocks=math.prod(step.launch.grid),
         warps_per_block=-(-threads // WARP_SIZE),
         blocks_per_sm=step.prediction.blocks_per_sm,
-        instructions=scaled(executed.warps, within.warps, expansions(step.ptx, step.sass, passes)),
-        by_class={
-            cls: scaled(n, within.warps_by_class.get(cls, 0), by_class.get(str(cls), AS_PTX))
-            for cls, n in executed.warps_by_class.items()
-        },
+        instructions=scaled(lambda done: done.warps, expansions(step.ptx, step.sass, passes)),
+        by_class={cls: scaled(_of_class(cls), by_class.get(str(cls), AS_PTX)) for cls in executed.warps_by_class},
         load_requests=traffic(_LOADS, "requests"),
         load_sectors=sectors,
         load_bytes=traffic(_LOADS, "bytes_used"),
@@ -268,10 +274,48 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         fetched=None if reuse is None or residence is None else fetched(reuse, residence, sectors),
         uneven=_uneven(step, within, work / blocks) if persistent else 1.0,
         least_bytes=step.bytes_moved,
-        chain=warp_chain((step.ptx, step.sass), step.small, step.launch, within, Scaling(inside, outside)),
-        code=long_code((step.ptx, step.sass), step.small, step.launch, within, Scaling(inside, outside)),
-        spilled=_spilled(step, within, Scaling(inside, outside), residence),
+        chain=warp_chain((step.ptx, step.sass), step.small, step.launch, within, scale),
+        code=long_code((step.ptx, step.sass), step.small, step.launch, within, scale),
+        spilled=_spilled(step, within, scale, residence),
+        products=_products(executed, scaled(_of_class(C.MMA)), group=False),
+        group_products=_products(executed, scaled(_of_class(C.MMA)), group=True),
     )
+
+
+def _of_class(cls: str) -> Callable[[ExecutedCounts], float]:
+    return lambda done: done.warps_by_class.get(cls, 0)
+
+
+def _nests(ptx: KernelMix | None) -> bool:
+    """Whether the hot loop of the PTX is in another loop."""
+    hot = ptx.hot_loop if ptx is not None else None
+    return hot is not None and hot.depth > 1
+
+
+def _beyond(record: VariantRecord, executed: ExecutedCounts) -> float:
+    """Multiply-adds that the CPU executed over those of the problem: more than 1 where tiles reach beyond the data."""
+    done = record.emulation.counted if record.emulation is not None else None
+    products = executed.warps_by_class.get(C.MMA, 0)
+    made = sum(n for group in (False, True) for n in _products(executed, products, group=group).values())
+    made = made or executed.threads_by_class.get(C.FMA, 0)
+    return max(1.0, 2 * made / done.flops) if done is not None and done.flops else 1.0
+
+
+def _products(executed: ExecutedCounts, instructions: float, *, group: bool) -> dict[str, float]:
+    """The multiply-adds of so many matrix instructions, in the proportions of those that the CPU executed, by type.
+
+    Args:
+        executed: What the CPU executed.
+        instructions: Matrix instructions of warps.
+        group: Of those that four warps execute together, or of the others.
+    """
+    read = [(made, n) for opcode, n in executed.warps_by_opcode.items() if (made := matrix_product(opcode))]
+    each = instructions / (sum(n for _, n in read) or 1)
+    found: dict[str, float] = {}
+    for made, n in read:
+        if made.group is group:
+            found[made.elements] = found.get(made.elements, 0.0) + each * n * made.multiply_adds
+    return found
 
 
 def _own_work(step: _Step, executed: ExecutedCounts, work: float) -> float:
@@ -370,7 +414,7 @@ def _one_float(executed: ExecutedCounts) -> bool:
 
 def _matters(opcode: str) -> bool:
     """Whether a score depends on how often an opcode is executed."""
-    return _adds_floats(opcode) or _computes_doubles(opcode)
+    return _adds_floats(opcode) or _computes_doubles(opcode) or matrix_product(opcode) is not None
 
 
 def _adds_floats(opcode: str) -> bool:

@@ -26,12 +26,13 @@ from lab.store.tuning_model import Cut, CutKind, KernelFacts, ProtocolStep, Time
 
 T = TypeVar("T")
 
-SCHEMA = 3
+SCHEMA = 4
 """Raised when what is stored changes its shape; an unknown one is refused, never misread."""
 
-READ_TOO = (1, 2)
+READ_TOO = (1, 2, 3)
 """Older schemas that are read as well: 1 described a cut by a sentence, `rule`, in place of its kind and limits; the
-times of 1 and 2 name no card."""
+times of 1 and 2 name no card; up to 3 timing had no pauses, and there was the
+peak of float32 alone."""
 
 FILE = "tuning.sqlite"
 

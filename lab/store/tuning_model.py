@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -23,6 +24,24 @@ class TimingStage(StrEnum):
     FINAL = "final"  # step 7
     REFINED = "refined"  # sizes between those of step 7, for the library's thresholds
     HELD_OUT = "held out"  # sizes between those of step 7, for the library's loss
+
+
+def block_tile(names: Mapping[str, object]) -> tuple[int, int] | None:
+    """Return rows and columns of C that a block computes, by a template's names; None where it has none of them.
+
+    Args:
+        names: Parameters, with or without what is derived from them. Tensile's MacroTile is WorkGroup x ThreadTile.
+    """
+    sides = []
+    for side, block in enumerate(("block_m", "block_n")):
+        found = names.get(f"macro_tile_{side}", names.get(block))
+        parts = [names.get(f"{of}_{side}") for of in ("work_group", "thread_tile")]
+        if found is None and all(isinstance(part, int) for part in parts):
+            found = math.prod(part for part in parts if isinstance(part, int))
+        if not isinstance(found, int):
+            return None
+        sides.append(found)
+    return sides[0], sides[1]
 
 
 def baseline_id(label: str) -> str:
@@ -237,6 +256,7 @@ class TimingFacts:
         cache: State of the L2 cache: `auto`, `cold` or `warm`.
         warmup_ms: Time before the first sample.
         verify: Every kernel's result was compared with a float64 reference at every size.
+        pause_ms: Time before each sample in which the host slept; 0 in runs of versions that could not.
     """
 
     samples: int
@@ -244,6 +264,7 @@ class TimingFacts:
     cache: str
     warmup_ms: float
     verify: bool
+    pause_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +320,7 @@ class TuningFacts:
         gpu: The GPU that measured; None where all times are predicted.
         predicted_for: Name of the GPU that predictions are for.
         peak_tflops: That GPU's peak for float32.
+        peaks: Its peaks by element type, in TFLOP/s; empty in runs of versions that tuned float32 alone.
         not_measured: Why nothing was measured; empty where something was.
         baseline: Library of cuBLAS; empty where it was not timed.
         interrupted: Ctrl-C ended the run early.
@@ -335,6 +357,11 @@ class TuningFacts:
     grown_again: str = ""
     notes: tuple[str, ...] = ()
     cards: tuple[CardRecord, ...] = ()
+    peaks: Mapping[str, float] = field(default_factory=dict)
+
+    def peak(self, label: str) -> float:
+        """The GPU's peak for the element type of a problem type, by its label, in TFLOP/s."""
+        return self.peaks.get(self.types[label].dtype, self.peak_tflops)
 
     @property
     def kind(self) -> Kind:

@@ -148,3 +148,9 @@ def test_hot_loop_rule(body: str, expected: str) -> None:
 def test_tensor_core_loop_is_hot() -> None:
     mma = "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {f, f}, {r}, {r}, {f, f}; "
     assert hot(loop("A", LOAD * 9) + loop("B", mma)) == "B"
+
+
+def test_a_long_epilogue_is_not_hotter_than_the_wgmma_inside() -> None:
+    wgmma = "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {f}, d, d, p, 1, 1, 0, 0; "
+    assert hot(loop("A", EX2 * 200 + loop("B", wgmma))) == "B"
+    assert hot(loop("A", EX2 * 200 + loop("B", wgmma.replace("n256", "n8")))) == "A"

@@ -27,7 +27,13 @@ TENSOR = counts(HMMA_16816_F32=8, LDSM_16_M88_4=4, IADD3=8)
     [
         pytest.param(GEMM, "fma : ld.shared", 16, id="gemm"),
         pytest.param(TENSOR, "mma : shared bytes", 8 / 64, id="tensor cores"),
-        pytest.param(counts(HMMA_16816_F32=8, IADD3=8), "mma share", 0.5, id="tensor cores without shared memory"),
+        pytest.param(
+            counts(HMMA_16816_F32=8, IADD3=8),
+            "multiply-adds : instruction",
+            32,
+            id="tensor cores without shared memory",
+        ),
+        pytest.param(counts(UTCHMMA=8, IADD3=8), "mma share", 0.5, id="tensor cores, of which the text has no shape"),
         pytest.param(counts(LDG_E_128=2, STG_E_128=2, FADD=8, IADD3=4), "bytes : instruction", 4, id="streaming"),
         pytest.param(counts(ATOMS_ADD=2, LDG_E=1, IADD3=17), "atomic share", 0.1, id="histogram"),
         pytest.param(counts(IADD3=60, LOP3_LUT=30, ISETP_GE_AND=6, BRA=4), "integer share", 0.96, id="hash"),
@@ -56,10 +62,10 @@ def test_one_stray_fma_and_load_are_no_gemm():
 @pytest.mark.parametrize(
     ("profile", "name"),
     [
-        pytest.param(counts(HMMA_16816_F32=1, IADD3=99), "mma share", id="1 % mma"),
+        pytest.param(counts(HMMA_16816_F32=1, IADD3=99), "multiply-adds : instruction", id="1 % mma"),
         pytest.param(counts(HMMA_16816_F32=1, IADD3=100), "integer share", id="less mma"),
         pytest.param(counts(HMMA_16816_F32=50, LDS=1, IADD3=49), "mma : shared bytes", id="1 % shared"),
-        pytest.param(counts(HMMA_16816_F32=50, LDS=1, IADD3=50), "mma share", id="less shared"),
+        pytest.param(counts(HMMA_16816_F32=50, LDS=1, IADD3=50), "multiply-adds : instruction", id="less shared"),
         pytest.param(counts(FFMA=10, LDS=1, IADD3=89), "fma : ld.shared", id="10 % fma and 1 % shared"),
         pytest.param(counts(FFMA=10, LDS=1, IADD3=90), "integer share", id="less of both"),
         pytest.param(counts(FFMA=11, LDS=1, IADD3=90), "integer share", id="less shared beside fma"),
@@ -110,3 +116,10 @@ def test_bytes_are_of_loads_and_stores_alike():
 def test_no_instructions_no_ratio():
     assert ratio_that_matters([]) is None
     assert ratio_that_matters([Counts(0, {}, {}, 0, 0)]) is None
+
+
+def test_kernels_of_which_some_read_shared_memory_by_wgmma_share_a_ratio():
+    wgmma = counts(HGMMA_64x256x16_F32=4, IADD3=12)
+    ratio = ratio_that_matters([TENSOR, wgmma])
+    assert ratio.name == "multiply-adds : instruction"
+    assert ratio.of(wgmma) == 4 * 64 * 256 * 16 / 4 / 32 / 16

@@ -15,7 +15,8 @@ from lab.predict.bounds import LaunchFacts, delayed, predict, predict_sequence
 CLASSES = {
     "FFMA": "fma", "FFMA2": "fma", "DFMA": "fma", "HFMA2": "fma", "FADD": "float", "LDS": "ld.shared",
     "LDSM": "ld.shared", "STS": "st.shared", "LDG": "ld.global", "STG": "st.global", "LDGSTS": "cp.async",
-    "HMMA": "mma", "IADD3": "integer", "BRA": "branch", "BAR": "barrier",
+    "HMMA": "mma", "HGMMA": "mma", "QMMA": "mma", "UTCHMMA": "mma", "IADD3": "integer", "BRA": "branch",
+    "BAR": "barrier",
 }  # fmt: skip
 
 # 128x128 tile, 8x8 elements a thread, k tile unrolled once: 64 FFMA and 4 LDS.128 a k step.
@@ -169,7 +170,8 @@ def test_without_operations_nothing_bounds():
 
 def test_tensor_cores_are_not_held_to_the_ordinary_peak():
     prediction = _predict({"HMMA.16816.F32": 16, "LDS": 4, "FFMA": 1}, launch=LaunchFacts(256, blocks=7))
-    assert set(_bounds(prediction)) == {"DRAM"}
+    assert prediction.peak > 10 * gpu_for("H200").peak_tflops("float32")
+    assert _bounds(prediction)["waves"].tflops == pytest.approx(prediction.peak * 7 / 132)
 
 
 def test_unknown_bandwidth_leaves_out_dram():
@@ -339,3 +341,47 @@ def test_launches_before_a_kernel_take_their_time():
     idle = replace(prediction, bounds=(replace(prediction.bounds[0], tflops=0.0),))
     assert delayed(idle, flops, 1e-3) == idle
     assert not math.isinf(later.ceiling.tflops)
+
+
+def test_matrix_instructions_are_bound_by_the_tensor_cores():
+    # 128 x 256 tile of a block of two warpgroups, 64 deep: 4 products of 64 x 256 x 16 a warpgroup
+    found = _predict({"HGMMA.64x256x16.F32.BF16": 4, "IADD3": 20}, dtype="float16")
+    bounds = _bounds(found)
+    peak = 132 * 2048 * 2 * 1.98e-3
+    assert found.peak == pytest.approx(peak)
+    assert bounds["tensor cores"].tflops == pytest.approx(peak)
+    assert bounds["tensor cores"].explanation == "4 matrix instructions of 524.288 kFLOP a warp, float16"
+    # a quarter of 64 x 256 x 16 takes 32 cycles of an SM, and 24 instructions of a warp take 6
+    assert bounds["issue slots"].tflops == pytest.approx(peak * 4 * 32 / 6)
+    # 256 columns of 32 bytes are 64 wavefronts for four warps
+    assert bounds["shared memory"].tflops == pytest.approx(peak * 32 / 16)
+    assert found.ceiling is not None
+    assert found.ceiling.name in {"tensor cores", "roofline"}
+
+
+def test_what_a_warp_issues_around_its_products_can_bound_it():
+    # 16 x 8 x 16 multiply-adds take a cycle of an SM, as 4 instructions do
+    bounds = _bounds(_predict({"HMMA.16816.F32": 8, "IADD3": 72}, dtype="float16"))
+    assert bounds["issue slots"].tflops == pytest.approx(bounds["tensor cores"].tflops * 8 / 20)
+
+
+def test_narrow_products_are_bound_by_what_they_read_in_shared_memory():
+    found = _bounds(_predict({"HGMMA.64x8x16.F32": 1}, "H100", dtype="float16"))
+    assert found["shared memory"].tflops == pytest.approx(found["tensor cores"].tflops * 2)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "gpu"),
+    [("UTCHMMA", "B200"), ("QMMA.16832.F32.E4M3.E4M3", "A100"), ("HMMA.16816.F32", "Jetson AGX Xavier")],
+)
+def test_matrix_instructions_without_a_known_rate_are_bound_by_dram_alone(opcode, gpu):
+    found = _predict({opcode: 4, "IADD3": 4}, gpu)
+    assert set(_bounds(found)) == {"DRAM"}
+    assert found.peak == gpu_for(gpu).peak_tflops("float32")
+
+
+def test_types_that_meet_in_a_loop_share_the_tensor_cores():
+    gpu = gpu_for("H200")
+    assert gpu.tensor_tflops({}) is None
+    both = gpu.tensor_tflops({"float16": 1.0, "tf32": 1.0})
+    assert both == pytest.approx(132 * 2 * 1.98e-3 * 2 / (1 / 2048 + 1 / 1024))

@@ -50,6 +50,14 @@ def test_the_hot_loops_counts_stand_for_the_kernel_where_it_has_one() -> None:
     assert figures.fma_share(None) is None
 
 
+def test_fences_count_that_reach_beyond_the_cluster() -> None:
+    fences = {"MEMBAR.ALL.GPU": 2, "MEMBAR.SC.SYS": 1, "MEMBAR.ALL.CTA": 4, "MEMBAR.ALL.CLUSTER": 8, "CCTL.IVALL": 16}
+    hot = replace(LOOP, counts=Counts(31, {"barrier": 15}, fences, 0, 0))
+    assert figures.wide_fences(KernelMix("sass", "k", WHOLE, (hot,), None)) == 3
+    assert figures.wide_fences(KernelMix("sass", "k", WHOLE, (LOOP,), None)) == 0
+    assert figures.wide_fences(None) is None
+
+
 def test_the_ceiling_is_the_lowest_bound_in_the_merits_unit() -> None:
     assert figures.predicted(record(prediction=predicted(40.0, 30.0))) == 30.0
     bytes_counted = record(prediction=predicted(40.0, 30.0, peak_gb_s=4800.0), merit=Merit.BANDWIDTH)

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 
 from lab.emulator.results import ExecutedCounts, MemoryCount
+from lab.hardware.gpus import gpu_for
 from lab.measured.timing import Merit
-from lab.predict.score import KernelScore
+from lab.predict.score import KernelScore, score
 from lab.store.figures import Basis, response_of, tied_with_best
 from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord, SampleRecord, Status
 from lab.store.scores import _launch, _steps, lean, rate, scores, scores_of_problem
@@ -184,3 +185,61 @@ def test_counts_of_a_sample_go_before_those_of_the_emulated_problem(one):
     sampled = replace(record, emulation=replace(done, sample=sample))
     assert scores([sampled]) == scores([one(executed=counted(3000))])
     assert scores([lean(sampled)]) == scores([sampled])
+
+
+def matrix_loops(tiles: int, products: int) -> ExecutedCounts:
+    """Warp instructions of a loop over tiles, of which some are products of 16 x 8 x 16."""
+    mma = {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32": products}
+    return ExecutedCounts(tiles, 32 * tiles, {"mma": products, "integer": tiles - products}, {}, mma, {}, {})
+
+
+@pytest.fixture
+def tiled(one):
+    """4 blocks with a tile each on the CPU; at the real size 132 blocks that take several, for 4096 times the work."""
+    record = one(executed=matrix_loops(1000, 64), looped=matrix_loops(900, 64), real=(132, 1, 1))
+    loop = record.ptx.loops[0]
+    outer, inner = replace(loop, label="tiles", hot=False, depth=1), replace(loop, label="k", hot=True, depth=2)
+    inner = replace(inner, parent="tiles")
+    done = replace(record.emulation, flops=2 * 2048 * 64)
+    steps = tuple(replace(step, hot_loop=matrix_loops(600, 64), hot_label="k") for step in done.launches)
+    return replace(
+        record, merit=Merit.TFLOPS, flops=4096 * done.flops, ptx=replace(record.ptx, loops=(outer, inner)),
+        emulation=replace(done, launches=steps),
+    )  # fmt: skip
+
+
+def test_a_loop_over_tiles_grows_with_them_and_the_loop_inside_with_the_work(tiled):
+    (step,) = _steps(tiled)
+    found = _launch(tiled, step, 4096.0, 16.0)  # 16 times as much to do in a tile, 256 times as many tiles
+    assert found.instructions == pytest.approx(600 * 4096 + 300 * 256 + 100 * 33)
+    assert found.products == {"float16": pytest.approx(64 * 2048 * 4096)}
+    # as many blocks as the shared growth asks for: each has a tile
+    found = _launch(tiled, step, 33.0 * 16, 16.0)
+    assert found.instructions == pytest.approx(900 * 33 * 16 + 100 * 33)
+
+
+def test_tiles_that_reach_beyond_the_small_problem_are_filled_at_the_real_size(tiled):
+    half = replace(tiled, emulation=replace(tiled.emulation, flops=tiled.emulation.flops // 2))
+    (step,) = _steps(half)
+    assert _launch(half, step, 4096.0, 16.0).products == {"float16": pytest.approx(64 * 2048 * 2048)}
+
+
+def test_products_take_the_tensor_cores_as_long_as_their_rate_says(tiled):
+    found = scores_of_problem([tiled])[tiled.variant]
+    # an H200 was measured to make 0.588 of the documented 2048 multiply-adds a cycle by mma.sync
+    assert found.resources["tensor cores"] == pytest.approx(64 * 2048 * 4096 / 132 / (0.588 * 2048) / 1.98e9)
+
+
+def test_products_of_warpgroups_take_them_at_the_clock_that_they_leave(tiled):
+    wgmma = {"wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16": 2}
+    executed = replace(matrix_loops(1000, 2), warps_by_opcode=wgmma)
+    (step,) = _steps(tiled)
+    found = _launch(tiled, replace(step, small=replace(step.small, executed=executed)), 33.0 * 16, 16.0)
+    assert found.products == {}
+    assert set(found.group_products) == {"float16"}
+    seconds = {
+        name: score(gpu_for(name), [replace(found, products={}, group_products={"float16": 1e12})], 0)
+        for name in ("H200", "B200")
+    }
+    assert seconds["H200"].resources["tensor cores"] == pytest.approx(1e12 / 132 / 2048 / 0.75 / 1.98e9)
+    assert seconds["B200"].resources["tensor cores"] == pytest.approx(1e12 / 132 / 4096 / 1.965e9)

@@ -49,6 +49,7 @@ def test_the_facts_of_committed_runs_are_read(folder: Path) -> None:
     assert found.gpu is not None
     assert (found.kind, found.gpu.name, found.tuning) == (Kind.MEASURED, "NVIDIA H200", folder.name)
     again = json.loads(FACTS.dump_json(found))
+    again["timing"] = {name: again["timing"][name] for name in raw["timing"]}  # older ones have no pause
     assert {name: again[name] for name in raw if name in again} == {name: raw[name] for name in raw if name in again}
     assert set(raw) <= set(again)
 
@@ -100,6 +101,14 @@ def test_sentences_of_schema_1_become_cuts(tmp_path: Path, rule: str, cut: Cut) 
             assert store.steps()[1] == {LABEL: (cut,)}
     with contextlib.closing(connect(path)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
+
+
+def test_facts_of_schema_3_had_no_pauses(tmp_path: Path) -> None:
+    with TuningStore(plant(tmp_path, GPU), create=True) as store:
+        older = json.loads(FACTS.dump_json(store.facts()))
+        del older["timing"]["pause_ms"]
+        store.note("facts", older)
+        assert store.facts().timing.pause_ms == 0
 
 
 def test_a_rule_that_nobody_wrote_is_an_error(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import planted_tuning
 import pytest
 
 from lab.measured.timing import Kind, Samples
-from lab.store.tuning_model import Census, Cut, CutKind, KernelFacts, Timed, baseline_id
+from lab.store.tuning_model import Census, Cut, CutKind, KernelFacts, ProblemType, Timed, baseline_id, block_tile
 
 
 def test_the_efficiencies_are_the_papers():
@@ -42,3 +44,24 @@ def test_what_is_not_known_of_a_kernel_or_a_rule_is_zero():
     assert (kernel.registers, kernel.spill_bytes, kernel.shared_bytes, kernel.threads, kernel.blocks_per_sm) == (0,) * 5
     cut = Cut(CutKind.PREDICTION, 3, 2.0)
     assert (cut.nearest, cut.coarse, cut.sizes) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("names", "tile"),
+    [
+        ({"work_group_0": 12, "work_group_1": 16, "thread_tile_0": 3, "thread_tile_1": 3}, (36, 48)),
+        ({"macro_tile_0": 64, "macro_tile_1": 32, "work_group_0": 1, "thread_tile_0": 1}, (64, 32)),
+        ({"block_m": 256, "block_n": 128}, (256, 128)),
+        ({"block_m": 256}, None),
+        ({"threads": 256}, None),
+    ],
+)
+def test_a_tile_has_its_templates_names(names, tile):
+    assert block_tile(names) == tile
+
+
+def test_a_peak_is_that_of_the_type():
+    types = {"float64_nn": ProblemType("float64", "nn"), "float32_nn": ProblemType("float32", "nn")}
+    older = replace(planted_tuning.facts(None), types=types)
+    assert older.peak("float64_nn") == older.peak_tflops
+    assert replace(older, peaks={"float64": 33.5, "float32": 67.0}).peak("float64_nn") == 33.5
