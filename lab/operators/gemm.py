@@ -2,17 +2,24 @@
 
 `layout` holds BLAS letters: ``nn``, ``nt``, ``tn``, ``tt``; the first letter is A's, the second B's.
 op(A) is m x k, op(B) is k x n, C is m x n.
+
+A product of 16-bit elements is the same operator with another `dtype`: layouts, scalars, edges and the definition are
+those of any gemm, and kernels declare the types that they take. What differs is that its sums, α and β are FP32, and
+that C may have a type of its own, `out_dtype`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from lab.base.elements import ELEMENT_BYTES
+from lab.base.errors import UserError
 from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Extent, Inputs, Operator, Problem
 from lab.operators.matrices import (
@@ -24,13 +31,18 @@ from lab.operators.matrices import (
     tolerance_of_sums,
     worst_element,
 )
+from lab.operators.stored import LEAST, UNIT, empty, stored, widened
+
+_HALF: Final = ("float16", "bfloat16")
 
 
 class GemmProblem(Problem):
     """A product of an m x k matrix and a k x n one.
 
     Attributes:
-        dtype: Element type.
+        dtype: Element type of A and B; of C, too, unless `out_dtype` says otherwise.
+        out_dtype: Element type of C, for 16-bit A and B only; theirs by default. Without a value for other types, whose
+            problems therefore keep their identity.
         layout: BLAS letters of A and B: `n` as it is, `t` transposed.
         alpha: α.
         beta: β; where it is 0, C is not read.
@@ -42,7 +54,10 @@ class GemmProblem(Problem):
         ldc: Leading dimension of C, likewise.
     """
 
-    dtype: Literal["float32", "float64"] = "float32"
+    dtype: Literal["float32", "float64", "float16", "bfloat16"] = "float32"
+    out_dtype: Literal["float16", "bfloat16", "float32"] | None = Field(
+        default_factory=lambda known: known["dtype"] if known["dtype"] in _HALF else None
+    )
     layout: Literal["nn", "nt", "tn", "tt"] = "nn"
     alpha: float = 1.0
     beta: float = 0.0
@@ -60,8 +75,21 @@ class GemmProblem(Problem):
         b = (self.k, self.n) if self.layout[1] == "n" else (self.n, self.k)
         return {"A": (*a, self.lda), "B": (*b, self.ldb), "C": (self.m, self.n, self.ldc)}
 
+    @property
+    def half(self) -> bool:
+        """Whether A and B have 16 bits an element, and sums are FP32."""
+        return self.dtype in _HALF
+
+    @property
+    def dtypes(self) -> dict[str, str]:
+        """Element types of A, B and C."""
+        return {"A": self.dtype, "B": self.dtype, "C": self.out_dtype or self.dtype}
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        if self.half != (self.out_dtype is not None):
+            accepted = f"one of {', '.join(UNIT)}" if self.half else f"no value with dtype {self.dtype}"
+            raise UserError("wrong value", key="problem.out_dtype", found=self.out_dtype, accepted=accepted)
         for name, (rows, _, leading) in self.shapes.items():
             check_leading(f"ld{name.lower()}", leading, rows)
         for name, shape in self.shapes.items():
@@ -83,16 +111,16 @@ class Gemm(Operator[GemmProblem]):
         Arrays are 1-D, leading dimension times columns elements long. With β = 0 all of C is NaN, since BLAS
         does not read it then; the same holds for A and B with α = 0.
         """
-        dtype = np.dtype(problem.dtype)
         rng = np.random.default_rng(seed)
         read = {"A": problem.alpha != 0, "B": problem.alpha != 0, "C": problem.beta != 0}
         arrays: dict[str, Array] = {}
         for name, (rows, columns, leading) in problem.shapes.items():
-            array = np.full(leading * columns, np.nan, dtype)
+            dtype = problem.dtypes[name]
+            array = empty(leading * columns, dtype)
             if read[name]:
                 view = matrix(array, rows, columns, leading)
                 # drawn as float32 in any case: a float64 gemm is judged on the same values
-                view[...] = rng.standard_normal((columns, rows), dtype=np.float32).T
+                view[...] = stored(rng.standard_normal((columns, rows), dtype=np.float32).T, dtype)
             arrays[name] = array
         scalars = {key: problem[key] for key in ("m", "n", "k", "alpha", "beta", "lda", "ldb", "ldc")}
         return Inputs(scalars=scalars, arrays=arrays, outputs=("C",))
@@ -104,14 +132,17 @@ class Gemm(Operator[GemmProblem]):
         values = np.zeros(shape, np.float64)
         scale = np.full(shape, np.finfo(np.float64).tiny)
         if alpha != 0:
-            a, b = (matrix(inputs.arrays[name], *shapes[name]).astype(np.float64) for name in "AB")
+            a, b = (widened(matrix(inputs.arrays[name], *shapes[name])) for name in "AB")
             a, b = (a if layout[0] == "n" else a.T), (b if layout[1] == "n" else b.T)
             values += alpha * (a @ b)
             scale += abs(alpha) * np.outer(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=0))
         if beta != 0:
-            scaled = beta * matrix(inputs.arrays["C"], *shapes["C"]).astype(np.float64)
+            scaled = beta * widened(matrix(inputs.arrays["C"], *shapes["C"]))
             values += scaled
             scale += np.abs(scaled)
+        if problem.half:
+            out = problem.dtypes["C"]
+            scale = (16 + math.sqrt(problem.k)) * UNIT["float32"] * scale + UNIT[out] * np.abs(values) + LEAST[out]
         return {"C": Expected(values, scale)}
 
     def verify(
@@ -127,14 +158,21 @@ class Gemm(Operator[GemmProblem]):
         2019), so 16 u holds far out in the tail, while one missing term is an error of the order of 1 / k and TF32
         arithmetic one of 1e-5.
 
+        For 16-bit elements the error is |got - expected| over a bound of it, so the tolerance is 1. Their products are
+        exact in FP32. Tensor cores truncate where they align terms (M. Fasi, N. J. Higham, M. Mikaitis and S. Pranesh,
+        Numerical behavior of NVIDIA tensor cores, 2021), so errors add up instead of cancelling: k terms lose up to an
+        ulp, 2 u, of a partial sum of size sqrt(k) each, u on average, which against a scale of k is sqrt(k) u. The
+        bound is ``(16 + sqrt(k)) u scale + v |expected| + s``: u is 2^-24, v the unit roundoff of C's type, s half its
+        least subnormal or, where that may be flushed, its least normal number.
+
         Padding between columns must be untouched: an element there that is no longer NaN is an error of inf.
         """
         m, n = problem.m, problem.n
         expected = reference["C"].values
         whole = outputs["C"]
-        got = matrix(whole, m, n, problem.ldc)
-        tolerance = tolerance_of_sums(problem.dtype)
-        error = np.abs(got.astype(np.float64) - expected) / reference["C"].scale
+        tolerance = _tolerance(problem)
+        got = widened(matrix(whole, m, n, problem.ldc))
+        error = np.abs(got - expected) / reference["C"].scale
         row, column = (
             int(i) for i in np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), error.shape)
         )
@@ -148,12 +186,13 @@ class Gemm(Operator[GemmProblem]):
 
     def elementwise(
         self, problem: GemmProblem, reference: Mapping[str, Expected]
-    ) -> tuple[Mapping[str, Expected], float]:
-        """Lay C out column by column; the padding of a column must stay NaN."""
+    ) -> tuple[Mapping[str, Expected], float] | None:
+        """Lay C out column by column; the padding of a column must stay NaN. None for bfloat16, held as bits."""
+        if problem.dtypes["C"] == "bfloat16":
+            return None
         ldc, expected = problem.ldc, reference["C"]
-        return {"C": Expected(laid_out(expected.values, ldc), laid_out(expected.scale, ldc))}, tolerance_of_sums(
-            problem.dtype
-        )
+        laid = Expected(laid_out(expected.values, ldc), laid_out(expected.scale, ldc))
+        return {"C": laid}, _tolerance(problem)
 
     def flops(self, problem: GemmProblem) -> int:
         """Count 2 m n k: one multiplication and one addition for each term, as BLAS benchmarks do."""
@@ -163,8 +202,14 @@ class Gemm(Operator[GemmProblem]):
         """Count A and B read once, C written once, and read once where β ≠ 0."""
         m, n, k = problem.m, problem.n, problem.k
         passes_over_c = 2 if problem.beta != 0 else 1
-        return (m * k + k * n + passes_over_c * m * n) * np.dtype(problem.dtype).itemsize
+        item = {name: ELEMENT_BYTES[dtype] for name, dtype in problem.dtypes.items()}
+        return m * k * item["A"] + k * n * item["B"] + passes_over_c * m * n * item["C"]
 
     def fma_dtype(self, problem: GemmProblem) -> np.dtype[Any]:
-        """Return the element type, in which arithmetic is done."""
-        return np.dtype(problem.dtype)
+        """Return the type of the sums: float32 for 16-bit elements, else theirs."""
+        return np.dtype("float32" if problem.half else problem.dtype)
+
+
+def _tolerance(problem: GemmProblem) -> float:
+    """Return the largest error that `Gemm.verify` accepts."""
+    return 1.0 if problem.half else tolerance_of_sums(problem.dtype)

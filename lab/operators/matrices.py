@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from lab.base.errors import UserError
 from lab.operators.base import MOST_ELEMENTS, Array, Floats
+from lab.operators.stored import widened
 
 Element = TypeVar("Element", bound=np.generic)
 
@@ -38,7 +39,7 @@ def stray_write(name: str, whole: Array, rows: int, columns: int, leading: int) 
         columns: Columns of the matrix.
         leading: Elements from one column to the next.
     """
-    padding = whole.reshape(columns, leading)[:, rows:].astype(np.float64)
+    padding = widened(whole.reshape(columns, leading)[:, rows:])
     written = np.argwhere(~np.isnan(padding))
     if not len(written):
         return ""

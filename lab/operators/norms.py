@@ -14,10 +14,12 @@ from typing import Annotated, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from lab.base.elements import ELEMENT_BYTES
 from lab.measured.timing import Merit
 from lab.operators.base import Expected, Extent, Inputs, Problem
 from lab.operators.matrices import check_leading
-from lab.operators.rows import ITEM_BYTES, LEAST, UNIT, RowOperator, empty, rows_of, stored, values_of
+from lab.operators.rows import RowOperator, rows_of
+from lab.operators.stored import LEAST, UNIT, empty, stored, widened
 
 
 class NormProblem(Problem):
@@ -84,10 +86,10 @@ class _Norm(RowOperator[NormProblem]):
         rounds by v, the unit roundoff of an element type below float32.
         """
         m, n, dtype, u = problem.m, problem.n, problem.dtype, UNIT["float32"]
-        x = values_of(rows_of(inputs.arrays["X"], m, n, problem.ldx))
+        x = widened(rows_of(inputs.arrays["X"], m, n, problem.ldx))
         centred = "B" in self.weights
-        weight = values_of(inputs.arrays["W"])
-        bias = values_of(inputs.arrays["B"]) if centred else np.zeros(n)
+        weight = widened(inputs.arrays["W"])
+        bias = widened(inputs.arrays["B"]) if centred else np.zeros(n)
         distance = x - x.mean(axis=1, keepdims=True) if centred else x
         scale = 1 / np.sqrt((distance**2).mean(axis=1, keepdims=True) + problem.epsilon)
         y = weight * distance * scale + bias
@@ -104,7 +106,7 @@ class _Norm(RowOperator[NormProblem]):
     def bytes_moved(self, problem: NormProblem) -> int:
         """Count X and the weights read once and Y written once."""
         elements = 2 * problem.m * problem.n + len(self.weights) * problem.n
-        return elements * ITEM_BYTES[problem.dtype]
+        return elements * ELEMENT_BYTES[problem.dtype]
 
 
 @dataclass(frozen=True)

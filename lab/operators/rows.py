@@ -1,4 +1,4 @@
-"""What operators on the rows of a row-major matrix share: its element types, its buffers, and how results are compared.
+"""What operators on the rows of a row-major matrix share: views of their buffers, and how results are compared.
 
 Element (i, j) of a matrix whose rows are ``ld`` elements apart lies at ``i ld + j``. Arithmetic is done in float32 for
 every element type.
@@ -10,19 +10,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lab.operators.base import STORED_AS, Array, Expected, Floats, Operator, Problem
-from lab.operators.bfloat16 import BF16_NAN, from_float32, to_float32
+from lab.operators.base import Array, Expected, Operator, Problem
+from lab.operators.bfloat16 import BF16_NAN
 from lab.operators.matrices import worst_element
-
-ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
-UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""Unit roundoff of each element type: half the distance from 1 to the next larger number."""
-LEAST = {"float32": 2.0**-126, "float16": 2.0**-25, "bfloat16": 2.0**-126}
-"""Absolute error of a result too small to have its full precision: half the least subnormal of float16; the least
-normal number of the others, since CUDA's fast exponential flushes subnormal results to zero."""
-
+from lab.operators.stored import widened
 
 P = TypeVar("P", bound=Problem)
 
@@ -49,7 +41,7 @@ class RowOperator(Operator[P]):
         """
         m, n, stride = (int(problem[key]) for key in ("m", "n", self.leading))
         name, whole = self.output, outputs[self.output]
-        got, expected = values_of(rows_of(whole, m, n, stride)), reference[name].values
+        got, expected = widened(rows_of(whole, m, n, stride)), reference[name].values
         with np.errstate(invalid="ignore", over="ignore"):
             error = np.abs(got - expected) / reference[name].scale
         error[np.isnan(got) & np.isnan(expected)] = 0.0
@@ -80,23 +72,6 @@ class RowOperator(Operator[P]):
         """Return float32, in which arithmetic is done for every element type."""
         del problem
         return np.dtype(np.float32)
-
-
-def empty(count: int, dtype: str) -> Array:
-    """Return a 1-D buffer of NaN; bfloat16 as its bits."""
-    if dtype in STORED_AS:
-        return np.full(count, BF16_NAN, STORED_AS[dtype])
-    return np.full(count, np.nan, dtype)
-
-
-def stored(values: NDArray[np.float32], dtype: str) -> Array:
-    """Round to the element type; bfloat16 as its bits."""
-    return from_float32(values) if dtype == "bfloat16" else values.astype(dtype)
-
-
-def values_of(held: Array) -> Floats:
-    """Convert elements to float64; 16-bit integers are the bits of bfloat16."""
-    return (to_float32(held.view(np.uint16)) if held.dtype == np.uint16 else held).astype(np.float64)
 
 
 def rows_of(array: Array, m: int, n: int, stride: int) -> Array:

@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from lab.base.elements import ELEMENT_BYTES
 from lab.measured.timing import Merit
 from lab.operators.base import Expected, Extent, Floats, Inputs, Problem
 from lab.operators.matrices import check_leading
-from lab.operators.rows import ITEM_BYTES, LEAST, UNIT, RowOperator, empty, rows_of, stored, values_of
+from lab.operators.rows import RowOperator, rows_of
+from lab.operators.stored import LEAST, UNIT, empty, stored, widened
 
 _SPECIAL_ROWS = 10
 _CHUNK = 1 << 19
@@ -102,7 +104,7 @@ class Softmax(RowOperator[SoftmaxProblem]):
 
         def some(first: int) -> None:
             rows = slice(first, first + step)
-            values[rows], scale[rows] = _expected(values_of(x[rows]), dtype)
+            values[rows], scale[rows] = _expected(widened(x[rows]), dtype)
 
         with ThreadPoolExecutor() as pool:  # NumPy computes outside Python's lock
             list(pool.map(some, range(0, m, step)))
@@ -114,7 +116,7 @@ class Softmax(RowOperator[SoftmaxProblem]):
 
     def bytes_moved(self, problem: SoftmaxProblem) -> int:
         """Count X read once and Y written once."""
-        return 2 * problem.m * problem.n * ITEM_BYTES[problem.dtype]
+        return 2 * problem.m * problem.n * ELEMENT_BYTES[problem.dtype]
 
 
 def _expected(x: Floats, dtype: str) -> tuple[Floats, Floats]:

@@ -12,10 +12,12 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from lab.base.elements import ELEMENT_BYTES
 from lab.measured.timing import Merit
 from lab.operators.base import Expected, Extent, Inputs, Problem
 from lab.operators.matrices import check_leading
-from lab.operators.rows import ITEM_BYTES, LEAST, UNIT, RowOperator, empty, rows_of, stored, values_of
+from lab.operators.rows import RowOperator, rows_of
+from lab.operators.stored import LEAST, UNIT, empty, stored, widened
 
 
 class SoftmaxBackwardProblem(Problem):
@@ -71,11 +73,11 @@ class SoftmaxBackward(RowOperator[SoftmaxBackwardProblem]):
         + v |dX|``: products and additions of the sum round by u each, and the errors of n additions are independent of
         each other, so that they grow as sqrt(n) (Higham and Mary, 2019; `lab.operators.gemm`); the difference and the
         product round once each; and storing rounds by v, the unit roundoff of an element type below float32. Results
-        below `lab.operators.rows.LEAST` may be flushed.
+        below `lab.operators.stored.LEAST` may be flushed.
         """
         m, n, dtype = problem.m, problem.n, problem.dtype
-        y = values_of(rows_of(inputs.arrays["Y"], m, n, problem.ldy))
-        dy = values_of(rows_of(inputs.arrays["dY"], m, n, problem.lddy))
+        y = widened(rows_of(inputs.arrays["Y"], m, n, problem.ldy))
+        dy = widened(rows_of(inputs.arrays["dY"], m, n, problem.lddy))
         products, single = y * dy, UNIT["float32"]
         total = products.sum(axis=1, keepdims=True)
         dx = y * (dy - total)
@@ -91,4 +93,4 @@ class SoftmaxBackward(RowOperator[SoftmaxBackwardProblem]):
 
     def bytes_moved(self, problem: SoftmaxBackwardProblem) -> int:
         """Count Y and dY read once and dX written once."""
-        return 3 * problem.m * problem.n * ITEM_BYTES[problem.dtype]
+        return 3 * problem.m * problem.n * ELEMENT_BYTES[problem.dtype]

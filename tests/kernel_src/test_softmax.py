@@ -6,9 +6,9 @@ import functools
 
 import pytest
 
+from lab.base.elements import ELEMENT_BYTES
 from lab.base.expressions import Scalar
 from lab.operators.builtin import operator
-from lab.operators.rows import ITEM_BYTES
 from lab.stages.emulate import EmulationTask, emulate
 from lab.templates import front_matter as kernels
 from lab.templates.instance import Instance
@@ -187,11 +187,11 @@ def test_shifted_vectors_move_a_row_of_any_length_in_few_requests_and_sectors(dt
     apart = executed("fused", given, problem).executed.memory
     for access in ("global.load", "global.store"):
         shifted, single = memory[access], apart[access]
-        assert shifted.bytes_used == single.bytes_used == m * n * ITEM_BYTES[dtype]
+        assert shifted.bytes_used == single.bytes_used == m * n * ELEMENT_BYTES[dtype]
         # a warp takes 128 elements of a row with each request, and one request more for those outside the vectors
         assert shifted.requests <= m * (-(-n // 128) + 1) < 0.3 * single.requests
         # twice are touched only sectors that vectors share with the elements before and behind them
-        assert shifted.sectors <= m * (n * ITEM_BYTES[dtype] // 32 + 3) < 0.9 * single.sectors
+        assert shifted.sectors <= m * (n * ELEMENT_BYTES[dtype] // 32 + 3) < 0.9 * single.sectors
 
 
 def test_rows_of_unequal_alignment_have_no_shifted_form():

@@ -226,14 +226,15 @@ def assembled_ptx_of(source):
 def settings_and_layouts():
     """Every setting with its layouts, types, and the share of sizes that it sees: one of eight.
 
-    A template's own setting and those of `TILES` see all four layouts. Each further setting sees two that
-    together transpose both operands and neither; neighbouring settings take turns with the pairs, and with the sizes.
+    A template's own setting and those of `TILES` see all four layouts. Each further setting, and CUTLASS's, sees two
+    that together transpose both operands and neither; neighbouring settings take turns with the pairs, and with the
+    sizes.
     With float64 every setting sees one layout, and settings take turns with all four. The other layouts with float64,
     and the other half of the sizes where a setting sees all layouts, are left to the thorough tests.
     """
     pairs = (("nn", "tt"), ("nt", "tn"))
     for number, (key, (name, given)) in enumerate(zip(IDS, VARIANTS, strict=True)):
-        further = key in SGEMM or key in TENSILE or key in FURTHER or key in THIN
+        further = key in SGEMM or key in TENSILE or key in FURTHER or key in THIN or name == CUTLASS  # 3 s to compile
         for layout in pairs[number % 2] if further else LAYOUTS:
             share = LAYOUTS.index(layout) + 4 * (number // 2 % 2)
             for dtype in ("float32", "float64"):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lab.base.errors import UserError
 from lab.operators.builtin import operator
+from lab.operators.stored import stored, widened
 
 GEMM = operator("gemm")
 
@@ -149,3 +150,47 @@ def test_bad_problems_are_named(values, key):
 def test_a_dimension_is_needed():
     with pytest.raises(UserError, match="a key is missing"):
         GEMM.problem({"m": 1, "n": 1})
+
+
+HALF_TYPES = [(a, c) for a in ("float16", "bfloat16") for c in ("float16", "bfloat16", "float32")]
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize(("dtype", "out"), HALF_TYPES)
+def test_a_half_product_accepts_sums_in_single_precision_and_misses_no_term(dtype, out, layout):
+    p = problem(m=17, n=9, k=24, dtype=dtype, out_dtype=out, layout=layout, alpha=1.5, beta=0.5, ldc=20)
+    inputs = GEMM.inputs(p, 1)
+    a, b, c = (widened(inputs.arrays[x]).astype(np.float32) for x in "ABC")
+    a, b = a.reshape(-1, p.lda).T, b.reshape(-1, p.ldb).T
+    a, b = (a if layout[0] == "n" else a.T), (b if layout[1] == "n" else b.T)
+
+    def judged(terms):
+        sums = np.float32(1.5) * (a[:, :terms] @ b[:terms]) + np.float32(0.5) * c.reshape(-1, p.ldc).T[:17]
+        whole = inputs.arrays["C"].copy()
+        whole.reshape(-1, p.ldc)[:, :17] = stored(sums.T, out)
+        return GEMM.verify(p, GEMM.reference(p, inputs), {"C": whole})
+
+    error, tolerance, complaint = judged(24)
+    assert (tolerance, complaint) == (1.0, "")
+    assert error <= 1
+    assert judged(23)[0] > 1
+
+
+def test_a_write_between_columns_of_a_bfloat16_result_is_found():
+    p = problem(dtype="bfloat16", alpha=0, ldc=8)
+    inputs = GEMM.inputs(p, 0)
+    whole = np.zeros_like(inputs.arrays["C"])
+    assert "written, but C has 7 rows" in GEMM.verify(p, GEMM.reference(p, inputs), {"C": whole})[2]
+
+
+def test_the_type_of_the_result_belongs_to_half_inputs_and_other_problems_keep_their_identity():
+    assert "out_dtype" not in problem()
+    assert problem(dtype="bfloat16")["out_dtype"] == "bfloat16"
+    with pytest.raises(UserError, match=r"problem\.out_dtype"):
+        problem(out_dtype="float16")
+
+
+def test_bytes_count_each_matrix_in_its_own_type():
+    p = problem(dtype="float16", out_dtype="float32")
+    assert GEMM.bytes_moved(p) == 2 * (7 * 3 + 3 * 5) + 4 * 7 * 5
+    assert GEMM.fma_dtype(p) == np.float32

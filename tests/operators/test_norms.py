@@ -5,7 +5,8 @@ import pytest
 
 from lab.base.errors import UserError
 from lab.operators.builtin import operator
-from lab.operators.rows import rows_of, stored, values_of
+from lab.operators.rows import rows_of
+from lab.operators.stored import stored, widened
 
 
 def loaded(name, **fields):
@@ -14,8 +15,8 @@ def loaded(name, **fields):
 
 
 def arrays(inputs, dtype=np.float64):
-    x = values_of(rows_of(inputs.arrays["X"], 6, 700, 704)).astype(dtype)
-    return x, *(values_of(inputs.arrays[key]).astype(dtype) for key in "WB" if key in inputs.arrays)
+    x = widened(rows_of(inputs.arrays["X"], 6, 700, 704)).astype(dtype)
+    return x, *(widened(inputs.arrays[key]).astype(dtype) for key in "WB" if key in inputs.arrays)
 
 
 def test_layer_norm_row_by_row() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from lab.measured.timing import Merit
 from lab.operators.base import Expected, Extent, Inputs, Problem
-from lab.operators.rows import RowOperator, empty, rows_of, stored, values_of
+from lab.operators.rows import RowOperator, rows_of
+from lab.operators.stored import empty
 
 
 class NegationProblem(Problem):
@@ -80,11 +81,3 @@ def test_element_by_element_padding_and_rows_without_numbers_are_nan() -> None:
     scale = laid["Z"].scale
     assert tolerance == 1.0
     assert np.isnan(np.asarray(scale).reshape(3, 6)).sum(axis=1).tolist() == [2, 6, 2]
-
-
-@pytest.mark.parametrize(("dtype", "rounded"), [("float32", 1.1), ("float16", 1.1), ("bfloat16", 1.1)])
-def test_numbers_are_stored_in_the_element_type(dtype: str, rounded: float) -> None:
-    held = stored(np.array([rounded, -2.0], np.float32), dtype)
-    unit = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}[dtype]
-    np.testing.assert_allclose(values_of(held), [rounded, -2.0], rtol=unit)
-    assert np.isnan(values_of(empty(3, dtype))).all()

@@ -5,7 +5,8 @@ import pytest
 
 from lab.base.errors import UserError
 from lab.operators.builtin import operator
-from lab.operators.rows import rows_of, stored, values_of
+from lab.operators.rows import rows_of
+from lab.operators.stored import stored, widened
 
 BACKWARD = operator("softmax_backward")
 
@@ -19,8 +20,8 @@ def test_the_gradient_is_the_jacobian_times_what_arrives() -> None:
     problem, inputs = loaded()
     got = BACKWARD.reference(problem, inputs)["dX"].values
     for row, dy, dx in zip(
-        values_of(rows_of(inputs.arrays["Y"], 5, 9, 10)),
-        values_of(rows_of(inputs.arrays["dY"], 5, 9, 12)),
+        widened(rows_of(inputs.arrays["Y"], 5, 9, 10)),
+        widened(rows_of(inputs.arrays["dY"], 5, 9, 12)),
         got,
         strict=True,
     ):
@@ -32,7 +33,7 @@ def test_the_gradient_is_the_jacobian_times_what_arrives() -> None:
 def test_arithmetic_in_float32_is_right_and_a_missing_term_is_not(dtype: str) -> None:
     problem, inputs = loaded(n=700, ldy=700, lddy=700, lddx=700, dtype=dtype)
     reference = BACKWARD.reference(problem, inputs)
-    y, dy = (values_of(inputs.arrays[name]).reshape(5, 700).astype(np.float32) for name in ("Y", "dY"))
+    y, dy = (widened(inputs.arrays[name]).reshape(5, 700).astype(np.float32) for name in ("Y", "dY"))
     products = y * dy
     for used, right in ((products, True), (products[:, 1:], False)):
         inputs.arrays["dX"][...] = stored(y * (dy - used.sum(axis=1, keepdims=True)), dtype).reshape(-1)

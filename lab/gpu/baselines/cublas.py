@@ -6,6 +6,8 @@ contexts and memory pools.
 
 Arithmetic: CUBLAS_DEFAULT_MATH. It uses TF32 for FP32 only if asked to (CUBLAS_TF32_TENSOR_OP_MATH, or
 NVIDIA_TF32_OVERRIDE=1 in the environment; cuBLAS documentation, cublasMath_t), so SGEMM is plain FP32.
+Products of 16-bit elements go through cublasGemmEx with CUBLAS_COMPUTE_32F; since cuBLAS may otherwise reduce partial
+sums in C's 16-bit type, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION is set, which other routines do not heed.
 DGEMM may use FP64 tensor cores, which are full FP64. `PLAIN_ARITHMETIC` keeps the environment from changing that.
 """
 
@@ -28,7 +30,10 @@ PLAIN_ARITHMETIC: Final = {
 }
 """Set in the worker's environment before any CUDA library is loaded."""
 
-_DEFAULT_MATH: Final = 0  # cublasMath_t, CUBLAS_DEFAULT_MATH
+_MATH: Final = 0 | 16  # cublasMath_t, CUBLAS_DEFAULT_MATH with CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
+_TYPES: Final = {"float32": 0, "float16": 2, "uint16": 14}  # cudaDataType, CUDA_R_32F, 16F and 16BF (held as bits)
+_COMPUTE_32F: Final = 68  # cublasComputeType_t, CUBLAS_COMPUTE_32F
+_ANY_ALGORITHM: Final = -1  # cublasGemmAlgo_t, CUBLAS_GEMM_DEFAULT
 _OPERATIONS: Final = {"n": 0, "t": 1}  # cublasOperation_t, CUBLAS_OP_N and CUBLAS_OP_T
 _PROPERTIES: Final = (0, 1, 2)  # libraryPropertyType: MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL
 
@@ -86,7 +91,7 @@ class Cublas:
             raise BaselineMissingError(f"{found} cannot be loaded: {error}") from error
         self._handle = ctypes.c_void_p()
         self._check("cublasCreate_v2", self._library.cublasCreate_v2(ctypes.byref(self._handle)))
-        self._check("cublasSetMathMode", self._library.cublasSetMathMode(self._handle, _DEFAULT_MATH))
+        self._check("cublasSetMathMode", self._library.cublasSetMathMode(self._handle, _MATH))
         self.use_stream(stream)
         # the last folders tell a wheel from a toolkit; the others say nothing of the library
         self.description = f"{found.name} {self._version()} (…/{'/'.join(found.parent.parts[-3:])})"
@@ -101,7 +106,7 @@ class Cublas:
         self._check("cublasSetStream_v2", status)
 
     def gemm(self, problem: Mapping[str, Scalar], inputs: Inputs, pointers: Mapping[str, int]) -> Enqueue:
-        """Prepare a call of SGEMM or DGEMM.
+        """Prepare a call of SGEMM, DGEMM or, for 16-bit A and B, GemmEx.
 
         Args:
             problem: The operator's problem, for the layout.
@@ -112,22 +117,31 @@ class Cublas:
             A function that queues the call and raises DeviceError if cuBLAS refuses it.
 
         Raises:
-            BaselineMissingError: SGEMM and DGEMM do not compute this problem.
+            BaselineMissingError: cuBLAS does not compute this problem.
         """
         scalars = inputs.scalars
         wanted = ("m", "n", "k", "alpha", "beta", "lda", "ldb", "ldc")
-        dtypes = {inputs.arrays[name].dtype.name for name in "ABC" if name in inputs.arrays}
-        if any(name not in scalars for name in wanted) or len(dtypes) != 1 or "layout" not in problem:
+        dtypes = tuple(inputs.arrays[name].dtype.name for name in "ABC" if name in inputs.arrays)
+        if any(name not in scalars for name in wanted) or len(dtypes) != 3 or "layout" not in problem:  # noqa: PLR2004
             raise BaselineMissingError("the baseline cublas needs the operator gemm's scalars and arrays")
         routines: dict[str, tuple[str, Any]] = {
             "float32": ("cublasSgemm_v2", ctypes.c_float),
             "float64": ("cublasDgemm_v2", ctypes.c_double),
         }
-        if (dtype := dtypes.pop()) not in routines:
-            raise BaselineMissingError(f"the baseline cublas has no plain gemm for {dtype}")
-        name, real = routines[dtype]
+        a, b, c = dtypes
+        if a == b == c and a in routines:
+            name, real = routines[a]
+            arguments = self._gemm_arguments(real, problem, scalars, pointers)
+        elif a == b and a in ("float16", "uint16") and c in (a, "float32"):
+            name = "cublasGemmEx"
+            plain = self._gemm_arguments(ctypes.c_float, problem, scalars, pointers)
+            of, to = (ctypes.c_int(_TYPES[dtype]) for dtype in (a, c))
+            how = ctypes.c_int(_COMPUTE_32F), ctypes.c_int(_ANY_ALGORITHM)
+            # each matrix is followed by its type
+            arguments = (*plain[:8], of, *plain[8:10], of, *plain[10:13], to, plain[13], *how)
+        else:
+            raise BaselineMissingError(f"the baseline cublas has no gemm of {a} and {b} with a result of {c}")
         routine = getattr(self._library, name)
-        arguments = self._gemm_arguments(real, problem, scalars, pointers)
         check: Callable[[str, int], None] = self._check
 
         def launch() -> None:

@@ -1,8 +1,13 @@
-// What a survey needs on the device besides the kernels that it times: inputs, a float64 reference, a comparison.
+// What a survey needs on the device besides the kernels that it times: inputs, a float64 reference, a comparison. A line
+// before this one defines REAL, the type of the elements.
 
-// Standard normal numbers, each from its own index: Box and Muller's transform of a hash (Steele, Lea and Flood's
+// All bits of an element are set, as before a launch.
+static __device__ bool untouched(float x) { return __float_as_uint(x) == 0xffffffffu; }
+static __device__ bool untouched(double x) { return __double_as_longlong(x) == -1; }
+
+// Standard normal numbers, each from its own index, which float holds: Box and Muller's transform of a hash (Steele, Lea and Flood's
 // SplitMix64, "Fast splittable pseudorandom number generators", 2014).
-extern "C" __global__ void fill_normal(float* to, long long count, unsigned long long seed)
+extern "C" __global__ void fill_normal(REAL* to, long long count, unsigned long long seed)
 {
     const long long stride = gridDim.x * (long long)blockDim.x;
     for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < count; i += stride) {
@@ -16,10 +21,10 @@ extern "C" __global__ void fill_normal(float* to, long long count, unsigned long
 }
 
 // Euclidean norms of vectors of X, each summed by one block: vector v has the elements X[v * apart + p * step], p < k.
-extern "C" __global__ void norms(const float* X, long long apart, long long step, int k, double* to)
+extern "C" __global__ void norms(const REAL* X, long long apart, long long step, int k, double* to)
 {
     __shared__ double part[256];
-    const float* own = X + blockIdx.x * apart;
+    const REAL* own = X + blockIdx.x * apart;
     double sum = 0;
     for (long long p = threadIdx.x; p < k; p += 256) sum += (double)own[p * step] * own[p * step];
     part[threadIdx.x] = sum;
@@ -32,7 +37,7 @@ extern "C" __global__ void norms(const float* X, long long apart, long long step
 
 // op(A) op(B) in float64: a block of 256 threads makes 64 x 64 elements. op(A)[i, p] is A[i * ai + p * ap], and so on.
 extern "C" __global__ void __launch_bounds__(256)
-reference(int m, int n, int k, const float* A, long long ai, long long ap, const float* B, long long bp, long long bj, double* to)
+reference(int m, int n, int k, const REAL* A, long long ai, long long ap, const REAL* B, long long bp, long long bj, double* to)
 {
     __shared__ double As[16][65], Bs[16][65];
     const int t = threadIdx.x, x = t % 16, y = t / 16, tiles = (m + 63) / 64;
@@ -43,8 +48,8 @@ reference(int m, int n, int k, const float* A, long long ai, long long ap, const
             // neighbouring threads read along whichever direction is contiguous
             const int pa = ap == 1 ? e % 16 : e / 64, i = ap == 1 ? e / 16 : e % 64;
             const int pb = bp == 1 ? e % 16 : e / 64, j = bp == 1 ? e / 16 : e % 64;
-            As[pa][i] = p0 + pa < k && i0 + i < m ? A[(i0 + i) * ai + (p0 + pa) * ap] : 0.0f;
-            Bs[pb][j] = p0 + pb < k && j0 + j < n ? B[(p0 + pb) * bp + (j0 + j) * bj] : 0.0f;
+            As[pa][i] = p0 + pa < k && i0 + i < m ? A[(i0 + i) * ai + (p0 + pa) * ap] : 0;
+            Bs[pb][j] = p0 + pb < k && j0 + j < n ? B[(p0 + pb) * bp + (j0 + j) * bj] : 0;
         }
         __syncthreads();
 #pragma unroll 4
@@ -63,8 +68,8 @@ reference(int m, int n, int k, const float* A, long long ai, long long ap, const
 }
 
 // The largest |C - values| / (norm of the row x norm of the column), as the bit pattern of a double; infinity where one of
-// the `guard` words behind C is not as it was left, with all bits set.
-extern "C" __global__ void compare(const float* C, const double* values, const double* rows, const double* columns, int m,
+// the `guard` elements behind C is not as it was left, with all bits set.
+extern "C" __global__ void compare(const REAL* C, const double* values, const double* rows, const double* columns, int m,
                                    int n, int guard, unsigned long long* worst)
 {
     const double infinity = __longlong_as_double(0x7ff0000000000000ll);
@@ -73,7 +78,7 @@ extern "C" __global__ void compare(const float* C, const double* values, const d
     for (long long e = blockIdx.x * (long long)blockDim.x + threadIdx.x; e < count + guard; e += stride) {
         double error;
         if (e < count) error = fabs(C[e] - values[e]) / (rows[e % m] * columns[e / m] + 1e-300);
-        else error = __float_as_uint(C[e]) == 0xffffffffu ? 0.0 : infinity;
+        else error = untouched(C[e]) ? 0.0 : infinity;
         const unsigned long long bits = isnan(error) ? 0x7ff0000000000000ull : __double_as_longlong(error);
         most = bits > most ? bits : most;
     }

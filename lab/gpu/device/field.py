@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import pycuda.driver as cuda
 
+from lab.base.elements import CUDA_NAMES
 from lab.base.expressions import Scalar
 from lab.gpu.baselines.cublas import Cublas
 from lab.gpu.device.backend import Baseline, DeviceError, Enqueue, RefusedError
@@ -20,9 +21,13 @@ from lab.templates.launches import Launches, Workspace
 from lab.toolchain.own import compiled
 
 GUARD: Final = 1024
-"""Floats behind C that must not change."""
+"""Elements behind C that must not change."""
+
+_TYPES: Final = ("float32", "float64")
 
 _NAN: Final = 0xFFFFFFFF
+"""Each word of a NaN, of either type."""
+
 _THREADS: Final = 256
 _BLOCKS: Final = 2048
 _TILE: Final = 64
@@ -57,22 +62,22 @@ class CudaField:
             stream: The stream that everything is queued on.
             launcher: Makes launches on that stream.
             cublas: Returns cuBLAS on that stream, or raises BaselineMissingError.
-            dtype: Element type; only float32 is supported.
+            dtype: Element type, float32 or float64.
             elements: Elements of A, B and C, enough for every size.
             workspace_bytes: Size of the largest workspace.
             seed: Seed of A and B.
 
         Raises:
-            DeviceError: The element type is not float32, or the reference differs from NumPy's.
+            DeviceError: The element type is another, or the reference differs from NumPy's.
         """
-        if dtype != "float32":
-            raise DeviceError(f"a survey computes in float32, not in {dtype}")
+        if dtype not in _TYPES:
+            raise DeviceError(f"a survey computes in {' or '.join(_TYPES)}, not in {dtype}")
         self._stream, self._launcher, self._cublas = stream, launcher, cublas
-        source = (resources.files("lab.gpu.device") / "field.cu").read_text(encoding="utf-8")
-        self._own = cuda.module_from_buffer(compiled(source, "field.cu", arch))
+        self._nothing = np.empty(0, dtype)
+        self._own = cuda.module_from_buffer(compiled(source_of(dtype), "field.cu", arch))
         counts = [max(wanted, _TRIED["k"] * _TRIED["m"]) + GUARD for wanted in elements]
-        self._buffers = {name: cuda.mem_alloc(4 * count) for name, count in zip("ABC", counts, strict=True)}
-        self._workspace = cuda.mem_alloc(workspace_bytes + 4 * GUARD)
+        self._buffers = {name: cuda.mem_alloc(self._item * count) for name, count in zip("ABC", counts, strict=True)}
+        self._workspace = cuda.mem_alloc(workspace_bytes + self._item * GUARD)
         self._workspace_bytes = workspace_bytes
         self._values = cuda.mem_alloc(8 * counts[2])
         self._worst = cuda.mem_alloc(8)
@@ -89,12 +94,12 @@ class CudaField:
         if name not in self._modules:
             self._modules[name] = cuda.module_from_buffer(cubin)
         pointers = {**self._pointers, **self._places(launches.workspace)}
-        return self._launcher.sequence(self._modules[name], cubin, launches, _described(problem), pointers)
+        return self._launcher.sequence(self._modules[name], cubin, launches, self._described(problem), pointers)
 
     def baseline(self, problem: Mapping[str, Scalar]) -> Baseline:
         """Return cuBLAS on the same buffers."""
         cublas = self._cublas()
-        launch = cublas.gemm(problem, _described(problem), self._pointers)
+        launch = cublas.gemm(problem, self._described(problem), self._pointers)
         return Baseline("cublas", cublas.description, "", "", launch)
 
     def expect(self, problem: Mapping[str, Scalar]) -> None:
@@ -117,7 +122,7 @@ class CudaField:
         """Fill C and its guard with NaN, launch, and compare with the reference."""
         assert self._problem is not None  # noqa: S101 - `expect` comes first
         m, n = self._problem.m, self._problem.n
-        cuda.memset_d32_async(self._buffers["C"], _NAN, m * n + GUARD, self._stream)
+        cuda.memset_d32_async(self._buffers["C"], _NAN, self._item // 4 * (m * n + GUARD), self._stream)
         launch()
         cuda.memset_d8_async(self._worst, 0, 8, self._stream)
         blocks = min(_BLOCKS, -(-(m * n + GUARD) // _THREADS))
@@ -130,6 +135,11 @@ class CudaField:
         return float(bits.view(np.float64)[0])
 
     @property
+    def _item(self) -> int:
+        """Bytes of an element."""
+        return self._nothing.itemsize
+
+    @property
     def _pointers(self) -> dict[str, int]:
         return {name: int(buffer) for name, buffer in self._buffers.items()}
 
@@ -140,7 +150,7 @@ class CudaField:
         for buffer in workspace:
             places[buffer.name] = end
             end += room(buffer)
-        if end - start > self._workspace_bytes + 4 * GUARD:
+        if end - start > self._workspace_bytes + self._item * GUARD:
             raise RefusedError(f"the workspace takes {end - start} bytes; {self._workspace_bytes} were allocated")
         return places
 
@@ -151,18 +161,18 @@ class CudaField:
     def _try(self, layout: str) -> None:
         """Compare reference and norms with NumPy's at a small size, on the inputs that the device made."""
         gemm = Gemm()
-        problem = gemm.problem({**_TRIED, "layout": layout})
+        problem = gemm.problem({**_TRIED, "layout": layout, "dtype": self._nothing.dtype.name})
         self.expect(problem)
         self._stream.synchronize()
         m, n, k = (_TRIED[name] for name in "mnk")
         arrays = {}
         for name, count in (("A", m * k), ("B", k * n)):
-            arrays[name] = np.empty(count, np.float32)
+            arrays[name] = np.empty(count, self._nothing.dtype)
             cuda.memcpy_dtoh(arrays[name], self._buffers[name])
         rows, columns, got = np.empty(m), np.empty(n), np.empty(m * n)
         for host, device in ((rows, self._norms["A"]), (columns, self._norms["B"]), (got, self._values)):
             cuda.memcpy_dtoh(host, device)
-        inputs = Inputs(_described(problem).scalars, {**arrays, "C": np.empty(m * n, np.float32)}, ("C",))
+        inputs = Inputs(self._described(problem).scalars, {**arrays, "C": np.empty(m * n, self._nothing.dtype)}, ("C",))
         expected = gemm.reference(problem, inputs)["C"]
         scale = np.outer(rows, columns)
         wrong = np.abs(got.reshape(n, m).T - expected.values) / expected.scale
@@ -171,9 +181,13 @@ class CudaField:
                 f"the device's reference differs from NumPy's by {wrong.max():.3g} of its scale (layout {layout})"
             )
 
+    def _described(self, problem: Mapping[str, Scalar]) -> Inputs:
+        """Return what a launch needs to know of the operands: their scalars and their element type."""
+        scalars = {name: problem[name] for name in ("m", "n", "k", "alpha", "beta", "lda", "ldb", "ldc")}
+        return Inputs(scalars, dict.fromkeys("ABC", self._nothing), ("C",))
 
-def _described(problem: Mapping[str, Scalar]) -> Inputs:
-    """Return what a launch needs to know of the operands: their scalars and their element type."""
-    nothing = np.empty(0, np.float32)
-    scalars = {name: problem[name] for name in ("m", "n", "k", "alpha", "beta", "lda", "ldb", "ldc")}
-    return Inputs(scalars, dict.fromkeys("ABC", nothing), ("C",))
+
+def source_of(dtype: str) -> str:
+    """Return the source of the field's kernels for an element type."""
+    source = (resources.files("lab.gpu.device") / "field.cu").read_text(encoding="utf-8")
+    return f"#define REAL {CUDA_NAMES[dtype]}\n{source}"

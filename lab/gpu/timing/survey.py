@@ -9,6 +9,8 @@ that the device computes, and that launch is its warm-up. Then
    each kernel runs a warm batch of launches instead, so that all times at a size are of one kind;
 2. kernels more than `drop` slower than the fastest get no other sample;
 3. the rest, and the baseline, take turns until each has its samples.
+
+A policy may ask for a pause before each sample, as the Tensile paper's benchmarks have one, so that the GPU cools.
 """
 
 from __future__ import annotations
@@ -29,9 +31,6 @@ from lab.templates.launches import Launches, Workspace
 
 BASELINE: Final = CUBLAS
 """Name of the baseline's point."""
-
-TOLERANCE: Final = tolerance_of_sums("float32")
-"""Of float32, relative to the norms of a row of A and a column of B; `lab.operators.gemm.Gemm.verify` says why."""
 
 BATCH_MS: Final = 0.2
 """Device time that a batch aims at. It is shorter than a sweep's, because there are many points."""
@@ -91,6 +90,7 @@ class SurveyPolicy:
         flush: Whether L2 is flushed before a sample.
         verify: Compare results with the reference.
         warmup_ms: Warm-up before the first sample of a worker.
+        pause_ms: Time that the host sleeps before each sample, so that the GPU cools; 0 for none.
         batch_below_us: If the fastest kernel is shorter than this, launches are timed in batches.
         timeout_s: Seconds without a sign of life after which the worker is killed.
     """
@@ -101,6 +101,7 @@ class SurveyPolicy:
     flush: cache.Flush = cache.Flush.AUTO
     verify: bool = True
     warmup_ms: float = 300.0
+    pause_ms: float = 0.0
     batch_below_us: float = cache.SHORT_US
     timeout_s: float = 60.0
 
@@ -160,7 +161,11 @@ class Surveyor:
     """Answers surveys on one backend and keeps the buffers between them."""
 
     def __init__(
-        self, backend: Backend, begin: Callable[[str, str], None], now: Callable[[], float] = time.perf_counter
+        self,
+        backend: Backend,
+        begin: Callable[[str, str], None],
+        now: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Start without buffers.
 
@@ -168,8 +173,9 @@ class Surveyor:
             backend: The device.
             begin: Called with an activity and a kernel whenever one begins.
             now: The host's clock, in seconds.
+            sleep: Pauses the host for some seconds.
         """
-        self._backend, self._begin, self._now = backend, begin, now
+        self._backend, self._begin, self._now, self._sleep = backend, begin, now, sleep
         self._field: Field | None = None
         self._ground: Ground | None = None
         self._cubins: dict[str, bytes] = {}
@@ -213,7 +219,7 @@ class Surveyor:
             launch = ground.kernel(entrant.kernel, self._cubins[entrant.kernel], entrant.launches, order.problem)
         except RefusedError as error:
             return replace(point, failure=str(error)), None
-        return self._compared(ground, point, launch, order.policy)
+        return self._compared(ground, point, launch, order)
 
     def _baseline(self, ground: Field, order: Survey) -> tuple[SurveyPoint, Enqueue | None]:
         point = SurveyPoint(BASELINE)
@@ -222,18 +228,20 @@ class Surveyor:
             baseline = ground.baseline(order.problem)
         except (BaselineMissingError, DeviceError) as error:
             return replace(point, failure=str(error)), None
-        return self._compared(ground, replace(point, note=baseline.library), baseline.launch, order.policy)
+        return self._compared(ground, replace(point, note=baseline.library), baseline.launch, order)
 
     def _compared(
-        self, ground: Field, point: SurveyPoint, launch: Enqueue, policy: SurveyPolicy
+        self, ground: Field, point: SurveyPoint, launch: Enqueue, order: Survey
     ) -> tuple[SurveyPoint, Enqueue | None]:
-        if not policy.verify:
+        if not order.policy.verify:
             self._backend.run((launch,))
             return point, launch
         error = ground.check(launch)
-        if error <= TOLERANCE:
+        # relative to the norms of a row of A and a column of B; `lab.operators.gemm.Gemm.verify` says why
+        tolerance = tolerance_of_sums(order.ground.dtype)
+        if error <= tolerance:
             return replace(point, error=error), launch
-        reason = f"the result is wrong: its largest error is {error:.3g} of its scale, the tolerance is {TOLERANCE:.3g}"
+        reason = f"the result is wrong: its largest error is {error:.3g} of its scale, the tolerance is {tolerance:.3g}"
         return replace(point, error=error, failure=reason), None
 
     def _timed(self, launches: Mapping[str, Enqueue], order: Survey) -> dict[str, tuple[Samples, str]]:
@@ -244,14 +252,14 @@ class Surveyor:
         self._warm_up(tuple(launches.values()), policy)
         pilots = {}
         for name, launch in launches.items():
-            self._begin("measurement", name)
+            self._begin_sample(name, policy)
             pilots[name] = self._backend.time(launch, batch=1, lead_ms=cache.LEAST_HEAD_START_MS, rewarm=False)
         best = _fastest({name: pilot.ms for name, pilot in pilots.items()})
         cold = cache.is_cold(policy.flush, best, policy.batch_below_us)
         batches = {name: 1 if cold else warm_batch(pilot.ms) for name, pilot in pilots.items()}
 
         def sample(name: str) -> float:
-            self._begin("measurement", name)
+            self._begin_sample(name, policy)
             batch = batches[name]
             lead_ms = cache.head_start_ms(batch, pilots[name].enqueue_ms)
             return self._backend.time(launches[name], batch=batch, lead_ms=lead_ms, rewarm=not cold).ms
@@ -263,6 +271,13 @@ class Surveyor:
                 taken[name].append(sample(name))
         state = cache.state(cold=cold)
         return {name: (Samples(tuple(ms), batches[name]), state) for name, ms in taken.items()}
+
+    def _begin_sample(self, name: str, policy: SurveyPolicy) -> None:
+        """Kernels take turns, so a pause before each sample is one between kernels."""
+        if policy.pause_ms:
+            self._begin("pause", name)
+            self._sleep(policy.pause_ms / 1e3)
+        self._begin("measurement", name)
 
     def _warm_up(self, launches: tuple[Enqueue, ...], policy: SurveyPolicy) -> None:
         if self._warm:
@@ -282,13 +297,23 @@ def _fastest(ms: Mapping[str, float]) -> float:
 
 def _kept(first_ms: Mapping[str, float], batches: Mapping[str, int], order: Survey) -> list[str]:
     """Return the names that get further samples, by their first sample in milliseconds."""
-    drop = order.policy.drop
-    limit = _fastest(first_ms) * (math.inf if drop is None else 1 + drop)
+    fastest = _fastest(first_ms)
     return [
         name
         for name, first in first_ms.items()
-        if first <= limit + JITTER_MS / batches[name] or name in order.kept or name == BASELINE
+        if first <= most_ms(fastest, order.policy.drop, batches[name]) or name in order.kept or name == BASELINE
     ]
+
+
+def most_ms(fastest_ms: float, drop: float | None, batch: int) -> float:
+    """Return the longest first sample, in ms a launch, with which a kernel gets more of them.
+
+    Args:
+        fastest_ms: First sample of the fastest kernel.
+        drop: Share above it; None sets no limit.
+        batch: Launches of the kernel's sample.
+    """
+    return fastest_ms * (math.inf if drop is None else 1 + drop) + JITTER_MS / batch
 
 
 def _wanting(taken: list[float], policy: SurveyPolicy) -> bool:

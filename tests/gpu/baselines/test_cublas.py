@@ -1,6 +1,5 @@
 import ctypes
 
-import numpy as np
 import pytest
 
 from lab.gpu.baselines import cublas as baselines
@@ -61,8 +60,21 @@ def test_single_precision_takes_sgemm_in_default_math_on_the_given_stream(cublas
     cublas.gemm(*gemm(), {"A": 1, "B": 2, "C": 3})()
     names = [name for name, _ in cublas._library.calls]
     assert names[-1] == "cublasSgemm_v2"
-    assert dict(cublas._library.calls)["cublasSetMathMode"][1] == 0
+    assert dict(cublas._library.calls)["cublasSetMathMode"][1] == 16  # default math; sums of 16-bit gemms stay FP32
     assert dict(cublas._library.calls)["cublasSetStream_v2"][1] == 5
+
+
+@pytest.mark.parametrize(
+    ("dtype", "out", "types"),
+    [("float16", "float16", (2, 2)), ("float16", "float32", (2, 0)), ("bfloat16", "bfloat16", (14, 14))],
+)
+def test_half_types_take_gemm_ex_with_sums_in_single_precision(cublas, dtype, out, types):
+    problem, inputs = gemm(layout="tn", alpha=1.5, beta=0.5, lda=7, ldb=8, ldc=9, dtype=dtype, out_dtype=out)
+    cublas.gemm(problem, inputs, {"A": 100, "B": 200, "C": 300})()
+    name, arguments = cublas._library.calls[-1]
+    of, to = types
+    assert name == "cublasGemmEx"
+    assert arguments[1:] == [1, 0, 3, 4, 5, 1.5, 100, of, 7, 200, of, 8, 0.5, 300, to, 9, 68, -1]
 
 
 def test_a_refused_call_is_named(cublas):
@@ -74,10 +86,9 @@ def test_a_refused_call_is_named(cublas):
 
 
 def test_other_types_and_operators_have_no_baseline(cublas):
-    problem, inputs = gemm()
-    half = type(inputs)(inputs.scalars, {key: array.astype(np.float16) for key, array in inputs.arrays.items()}, ("C",))
-    with pytest.raises(BaselineMissingError, match="no plain gemm for float16"):
-        cublas.gemm(problem, half, {})
+    _, inputs = gemm()
+    with pytest.raises(BaselineMissingError, match="no gemm of float16 and float16 with a result of uint16"):
+        cublas.gemm(*gemm(dtype="float16", out_dtype="bfloat16"), {})
     with pytest.raises(BaselineMissingError, match="needs the operator gemm"):
         cublas.gemm({}, type(inputs)({}, {}, ()), {})
 

@@ -3,8 +3,9 @@ that is played."""
 
 from __future__ import annotations
 
-from importlib import resources
+from dataclasses import dataclass
 
+import fake_pycuda
 import numpy as np
 import pytest
 from fake_pycuda import view
@@ -13,16 +14,23 @@ from lab.emulator.api import launch
 from lab.gpu.device.backend import BaselineMissingError, DeviceError, RefusedError
 from lab.isa.ptx.module import read_ptx
 from lab.operators.builtin import operator
+from lab.operators.matrices import tolerance_of_sums
 from lab.templates.launches import Launch, Launches, Workspace
 from lab.toolchain.own import build_own
 
 M, N, K, GUARD = 67, 45, 70, 1024
 
 
+@pytest.fixture(scope="module", params=["float32", "float64"])
+def dtype(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def run():
-    source = (resources.files("lab.gpu.device") / "field.cu").read_text(encoding="utf-8")
-    module = read_ptx(build_own(source, "field.cu", "sm_90").ptx)
+def run(dtype):
+    with fake_pycuda.installed():
+        from lab.gpu.device.field import source_of  # noqa: PLC0415 - PyCUDA is played by now
+    module = read_ptx(build_own(source_of(dtype), "field.cu", "sm_90").ptx)
 
     def execute(name, blocks, *arguments):
         done = launch(module, name, (blocks, 1, 1), (256, 1, 1), list(arguments))
@@ -31,15 +39,15 @@ def run():
     return execute
 
 
-def normal(run, count, seed):
-    array = np.full(count, np.nan, np.float32)
+def normal(run, count, seed, dtype):
+    array = np.full(count, np.nan, dtype)
     run("fill_normal", 2, array, np.int64(count), np.uint64(seed))
     return array
 
 
-def operands(run, layout):
+def operands(run, layout, dtype):
     """A, B with their strides along (rows or columns of C, k), and op(A), op(B) in float64."""
-    a, b = normal(run, M * K, 0), normal(run, K * N, 1)
+    a, b = normal(run, M * K, 0, dtype), normal(run, K * N, 1, dtype)
     a_strides = (1, M) if layout[0] == "n" else (K, 1)
     b_strides = (1, K) if layout[1] == "n" else (N, 1)
     op_a = a.reshape(K, M).T if layout[0] == "n" else a.reshape(M, K)
@@ -47,19 +55,20 @@ def operands(run, layout):
     return a, b, a_strides, b_strides, op_a.astype(np.float64), op_b.astype(np.float64)
 
 
-def test_inputs_are_standard_normal_and_of_their_seed(run):
-    x, y = normal(run, 5000, 0), normal(run, 5000, 1)
+def test_inputs_are_standard_normal_and_of_their_seed(run, dtype):
+    x, y = normal(run, 5000, 0, dtype), normal(run, 5000, 1, dtype)
     for array in (x, y):
         assert abs(array.mean()) < 0.05
         assert abs(array.std() - 1) < 0.05
         assert 3 < np.abs(array).max() < 8
     assert abs(np.corrcoef(x, y)[0, 1]) < 0.05
-    assert np.array_equal(x, normal(run, 5000, 0))
+    assert np.array_equal(x, normal(run, 5000, 0, dtype))
+    assert np.array_equal(x, x.astype(np.float32))  # as the operator draws them
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-def test_the_reference_is_numpys(run, layout):
-    a, b, (ai, ap), (bp, bj), op_a, op_b = operands(run, layout)
+def test_the_reference_is_numpys(run, layout, dtype):
+    a, b, (ai, ap), (bp, bj), op_a, op_b = operands(run, layout, dtype)
     values, rows, columns = np.zeros(M * N), np.zeros(M), np.zeros(N)
     shape = tuple(np.int32(extent) for extent in (M, N, K))
     blocks = -(-M // 64) * -(-N // 64)
@@ -81,8 +90,9 @@ def test_the_reference_is_numpys(run, layout):
         (M * N + GUARD - 1, 0.0, np.inf),
     ],
 )
-def test_the_comparison_finds_the_largest_error_and_stray_writes(run, place, value, largest):
-    got = np.concatenate([np.ones(M * N, np.float32), np.full(GUARD, 0xFFFFFFFF, np.uint32).view(np.float32)])
+def test_the_comparison_finds_the_largest_error_and_stray_writes(run, dtype, place, value, largest):
+    guard = np.full(GUARD * np.dtype(dtype).itemsize, 0xFF, np.uint8).view(dtype)
+    got = np.concatenate([np.ones(M * N, dtype), guard])
     if place is not None:
         got[place] = value
     rows, columns, worst = np.full(M, 2.0), np.full(N, 3.0), np.zeros(1, np.uint64)
@@ -91,133 +101,140 @@ def test_the_comparison_finds_the_largest_error_and_stray_writes(run, place, val
     assert worst.view(np.float64)[0] == pytest.approx(largest)
 
 
-def fill_normal(grid, to, count, seed):
-    view(to, np.float32, count)[:] = np.random.default_rng(seed).standard_normal(count, dtype=np.float32)
+@dataclass(frozen=True)
+class Played:
+    """The field's kernels and one that is timed, on an element type."""
 
+    dtype: str
 
-def strided(at, rows, apart, columns, step):
-    """The elements [i * apart + p * step] of device memory, in float64."""
-    flat = view(at, np.float32, (rows - 1) * apart + (columns - 1) * step + 1)
-    return flat[np.arange(rows)[:, None] * apart + np.arange(columns) * step].astype(np.float64)
+    def fill_normal(self, grid, to, count, seed):
+        view(to, self.dtype, count)[:] = np.random.default_rng(seed).standard_normal(count, dtype=np.float32)
 
+    def strided(self, at, rows, apart, columns, step):
+        """The elements [i * apart + p * step] of device memory, in float64."""
+        flat = view(at, self.dtype, (rows - 1) * apart + (columns - 1) * step + 1)
+        return flat[np.arange(rows)[:, None] * apart + np.arange(columns) * step].astype(np.float64)
 
-def norms(grid, at, apart, step, k, to):
-    view(to, np.float64, grid[0])[:] = np.linalg.norm(strided(at, grid[0], apart, k, step), axis=1)
+    def norms(self, grid, at, apart, step, k, to):
+        view(to, np.float64, grid[0])[:] = np.linalg.norm(self.strided(at, grid[0], apart, k, step), axis=1)
 
+    def reference(self, grid, m, n, k, a, ai, ap, b, bp, bj, to):
+        assert grid[0] == -(-m // 64) * -(-n // 64)
+        product = self.strided(a, m, ai, k, ap) @ self.strided(b, n, bj, k, bp).T
+        view(to, np.float64, m * n)[:] = product.ravel(order="F")
 
-def reference(grid, m, n, k, a, ai, ap, b, bp, bj, to):
-    assert grid[0] == -(-m // 64) * -(-n // 64)
-    product = strided(a, m, ai, k, ap) @ strided(b, n, bj, k, bp).T
-    view(to, np.float64, m * n)[:] = product.ravel(order="F")
+    def compare(self, grid, c, values, rows, columns, m, n, guard, worst):
+        scale = np.outer(view(columns, np.float64, n), view(rows, np.float64, m)).ravel()
+        error = np.abs(view(c, self.dtype, m * n) - view(values, np.float64, m * n)) / scale
+        item = np.dtype(self.dtype).itemsize
+        untouched = (view(int(c) + item * m * n, np.uint8, item * guard) == 0xFF).all()
+        largest = np.nan_to_num(error, nan=np.inf).max() if untouched else np.inf
+        view(worst, np.float64, 1)[0] = largest
 
+    def product(self, grid, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
+        """C = A B of the layout nn, as a kernel under test would compute it."""
+        found = self.strided(a, m, 1, k, lda) @ self.strided(b, n, ldb, k, 1).T
+        view(c, self.dtype, m * n)[:] = found.ravel(order="F")
 
-def compare(grid, c, values, rows, columns, m, n, guard, worst):
-    scale = np.outer(view(columns, np.float64, n), view(rows, np.float64, m)).ravel()
-    error = np.abs(view(c, np.float32, m * n) - view(values, np.float64, m * n)) / scale
-    untouched = (view(int(c) + 4 * m * n, np.uint32, guard) == 0xFFFFFFFF).all()
-    largest = np.nan_to_num(error, nan=np.inf).max() if untouched else np.inf
-    view(worst, np.float64, 1)[0] = largest
-
-
-def product(grid, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
-    """C = A B of the layout nn, as a kernel under test would compute it."""
-    found = strided(a, m, 1, k, lda) @ strided(b, n, ldb, k, 1).T
-    view(c, np.float32, m * n)[:] = found.ravel(order="F")
-
-
-ARGUMENTS = (
-    *(("m", "int32"), ("n", "int32"), ("k", "int32"), ("alpha", "float32"), ("A", "float32*"), ("lda", "int32")),
-    *(("B", "float32*"), ("ldb", "int32"), ("beta", "float32"), ("C", "float32*"), ("ldc", "int32")),
-)
-GEMM = Launches((Launch("product", (1, 1, 1), (128, 1, 1), 0, ARGUMENTS),))
+    @property
+    def gemm(self):
+        names = ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc")
+        types = {**dict.fromkeys("ABC", f"{self.dtype}*"), **dict.fromkeys(("alpha", "beta"), self.dtype)}
+        arguments = tuple((name, types.get(name, "int32")) for name in names)
+        return Launches((Launch("product", (1, 1, 1), (128, 1, 1), 0, arguments),))
 
 
 @pytest.fixture
-def field(cuda):
+def played(cuda, dtype):
+    found = Played(dtype)
+    cuda.kernels |= {name: getattr(found, name) for name in ("fill_normal", "norms", "reference", "compare", "product")}
+    return found
+
+
+@pytest.fixture
+def field(cuda, played):
     """Make a field on a driver that is played; named arguments replace the usual ones."""
     from lab.gpu.device.field import CudaField  # noqa: PLC0415 - PyCUDA is played by now
     from lab.gpu.device.launching import Launcher  # noqa: PLC0415 - as above
-
-    cuda.kernels |= {"fill_normal": fill_normal, "norms": norms, "reference": reference, "compare": compare}
-    cuda.kernels["product"] = product
 
     def absent():
         raise BaselineMissingError("libcublas was not found")
 
     def make(**given):
-        wanted = {"dtype": "float32", "elements": (4000, 4000, 4000), "workspace_bytes": 1024, "seed": 3, **given}
+        wanted = {"dtype": played.dtype, "elements": (4000, 4000, 4000), "workspace_bytes": 1024, "seed": 3, **given}
         return CudaField("sm_90", cuda.Stream(), Launcher(cuda.Device(0), cuda.Stream()), absent, **wanted)
 
     return make
 
 
-def problem(m=33, n=20, k=50):
-    return operator("gemm").problem({"m": m, "n": n, "k": k})
+def problem(played, m=33, n=20, k=50):
+    return operator("gemm").problem({"m": m, "n": n, "k": k, "dtype": played.dtype})
 
 
-def test_a_right_kernel_has_a_small_error_at_every_size(field):
+def test_a_right_kernel_has_a_small_error_at_every_size(field, played):
     made = field()
     for size in ((33, 20, 50), (1, 1, 1), (60, 66, 60)):
-        made.expect(problem(*size))
-        assert made.check(made.kernel("one", b"cubin", GEMM, problem(*size))) < 1e-6
+        made.expect(problem(played, *size))
+        launch = made.kernel("one", b"cubin", played.gemm, problem(played, *size))
+        assert made.check(launch) <= tolerance_of_sums(played.dtype)
 
 
-def test_wrong_missing_and_stray_results_are_found(field, cuda):
+def test_wrong_missing_and_stray_results_are_found(field, played, cuda):
     made = field()
-    made.expect(problem())
-    launch = made.kernel("one", b"cubin", GEMM, problem())
+    made.expect(problem(played))
+    launch = made.kernel("one", b"cubin", played.gemm, problem(played))
     cuda.kernels["product"] = lambda grid, *values: None  # C keeps its NaN
     assert made.check(launch) == np.inf
 
     def stray(grid, *values):
-        product(grid, *values)
-        view(values[9], np.float32, 33 * 20 + 8)[-1] = 0
+        played.product(grid, *values)
+        view(values[9], played.dtype, 33 * 20 + 8)[-1] = 0
 
     cuda.kernels["product"] = stray
     assert made.check(launch) == np.inf
 
     def off(grid, *values):
-        product(grid, *values)
-        view(values[9], np.float32, 1)[0] += 1
+        played.product(grid, *values)
+        view(values[9], played.dtype, 1)[0] += 1
 
     cuda.kernels["product"] = off
     assert 1e-3 < made.check(launch) < np.inf
 
 
-def test_a_kernel_is_loaded_once(field, cuda):
+def test_a_kernel_is_loaded_once(field, played, cuda):
     made = field()
     loaded = len(cuda.loaded)
     for _ in range(2):
-        made.kernel("one", b"cubin", GEMM, problem())
+        made.kernel("one", b"cubin", played.gemm, problem(played))
     assert len(cuda.loaded) == loaded + 1
 
 
-def test_workspace_buffers_lie_one_behind_another(field, cuda):
+def test_workspace_buffers_lie_one_behind_another(field, played, cuda):
     seen = []
     cuda.kernels["scratch"] = lambda grid, *values: seen.append(values)
     launch = Launch("scratch", (1, 1, 1), (32, 1, 1), 0, (("u", "float32*"), ("v", "float32*")))
     scratch = (Workspace("u", "float32", 65), Workspace("v", "float32", 1, zero=True))
     made = field()
-    made.kernel("one", b"cubin", Launches((launch,), scratch), problem())()
+    made.kernel("one", b"cubin", Launches((launch,), scratch), problem(played))()
     ((u, v),) = seen
     assert v - u == 512
     assert view(v, np.float32, 1)[0] == 0
 
 
-def test_more_workspace_than_was_allocated_is_refused(field):
+def test_more_workspace_than_was_allocated_is_refused(field, played):
     scratch = (Workspace("u", "float32", 10_000),)
     with pytest.raises(RefusedError, match="the workspace takes 40192 bytes; 1024 were allocated"):
-        field().kernel("one", b"cubin", Launches(GEMM.steps, scratch), problem())
+        field().kernel("one", b"cubin", Launches(played.gemm.steps, scratch), problem(played))
 
 
-def test_a_missing_cublas_is_a_missing_baseline(field):
+def test_a_missing_cublas_is_a_missing_baseline(field, played):
     with pytest.raises(BaselineMissingError, match="libcublas was not found"):
-        field().baseline(problem())
+        field().baseline(problem(played))
 
 
-def test_a_reference_that_differs_from_numpys_is_not_trusted(field, cuda):
+def test_a_reference_that_differs_from_numpys_is_not_trusted(field, played, cuda):
     def off(grid, m, n, k, *values):
-        reference(grid, m, n, k, *values)
+        played.reference(grid, m, n, k, *values)
         view(values[-1], np.float64, m * n)[7] += 1
 
     cuda.kernels["reference"] = off
@@ -225,6 +242,6 @@ def test_a_reference_that_differs_from_numpys_is_not_trusted(field, cuda):
         field()
 
 
-def test_other_types_than_float32_are_refused(field):
-    with pytest.raises(DeviceError, match="a survey computes in float32, not in float64"):
-        field(dtype="float64")
+def test_other_types_are_refused(field):
+    with pytest.raises(DeviceError, match="a survey computes in float32 or float64, not in float16"):
+        field(dtype="float16")

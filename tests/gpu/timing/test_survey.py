@@ -108,6 +108,23 @@ def test_the_warm_up_happens_once_a_worker_and_lasts_its_time():
     assert device.calls.count("calibrate") == 1
 
 
+def test_the_host_sleeps_before_each_sample_where_a_pause_is_asked_for():
+    device, slept, said = FakeDevice(), [], []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        device.calls.append("sleep")
+
+    surveyor = Surveyor(device, lambda *words: said.append(words), sleep=sleep)
+    surveyor.answer(order({"a": b"1.0", "b": b"1.05"}, baseline=True, samples=2, pause_ms=250.0))
+    calls = [call.split()[0] for call in device.calls if call.startswith(("sleep", "time"))]
+    assert calls == ["sleep", "time"] * 6
+    assert slept == [0.25] * 6
+    assert said.count(("pause", "a")) == 2
+    surveyor.answer(order({"a": b"1.0"}, samples=2))
+    assert len(slept) == 6
+
+
 def test_whatever_begins_is_announced_with_its_kernel():
     said = []
     surveyor = Surveyor(FakeDevice(), lambda *words: said.append(words))
@@ -138,3 +155,12 @@ def test_a_device_error_is_raised():
 @pytest.mark.parametrize(("elements", "size"), [(0, 0), (1, 256), (64, 256), (65, 512)])
 def test_workspace_buffers_are_aligned_like_allocations(elements, size):
     assert room(Workspace("scratch", "float32", elements)) == size
+
+
+@pytest.mark.parametrize(("dtype", "right"), [("float32", True), ("float64", False)])
+def test_the_tolerance_is_that_of_the_type(dtype, right):
+    # the device that is played tells an error of 1e-8: 0.17 units in the last place of float32, and 9e7 of float64
+    wanted = replace(order({"a": b"1.0"}), ground=replace(GROUND, dtype=dtype))
+    (point,) = Surveyor(FakeDevice(), lambda *_: None).answer(wanted)
+    assert point.error == 1e-8
+    assert ("the result is wrong" in point.failure) != right

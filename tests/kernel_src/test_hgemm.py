@@ -1,0 +1,131 @@
+"""The ladder of 16-bit products, executed on the CPU: right on awkward sizes, and free of races and bad accesses."""
+
+from __future__ import annotations
+
+import pytest
+from compiling import compile_text
+from hgemm_cases import SETTINGS, arch, problems, template
+
+from lab.isa.mix import kernel_mix
+from lab.isa.sass.module import read_sass
+from lab.operators.builtin import operator
+from lab.stages.emulate import EmulationTask, emulate
+from lab.store import figures
+from lab.templates import front_matter as kernels
+from lab.templates.instance import Instance
+from lab.toolchain.base import CompileRequest
+from lab.toolchain.cache import Cache
+from lab.toolchain.select import build, toolchain
+
+LAYOUTS = ("nn", "nt", "tn", "tt")
+RUNGS = sorted({name for name, _ in SETTINGS.values()})
+TYPES = (("float16", "float16"), ("bfloat16", "bfloat16"), ("bfloat16", "float32"), ("float16", "bfloat16"))
+
+
+def made(name, given, problem):
+    return Instance.of(template(name), given, problem)
+
+
+def executed(instance, text, arch):
+    return emulate(
+        EmulationTask(instance.launches, "gemm", instance.problem, 0, {}), compile_text(text, arch=f"compute_{arch}")
+    )
+
+
+def settings():
+    """Every rung's first setting with all layouts, further ones with two that transpose both operands and neither.
+
+    Types take turns, and the other types are thorough.
+    """
+    seen = set()
+    for number, (key, (name, given)) in enumerate(SETTINGS.items()):
+        layouts = (("nn", "tt"), ("nt", "tn"))[number % 2] if name in seen else LAYOUTS
+        seen.add(name)
+        for place, layout in enumerate(layouts):
+            for turn, types in enumerate(TYPES):
+                marks = [] if turn == (number + place) % len(TYPES) else [pytest.mark.thorough]
+                yield pytest.param(name, given, layout, types, id=f"{key}-{layout}-{'-'.join(types)}", marks=marks)
+
+
+@pytest.mark.parametrize(("name", "given", "layout", "types"), list(settings()))
+def test_every_rung_is_right_and_clean(name, given, layout, types):
+    ptx = ""
+    for problem in problems(name, layout, *types):
+        instance = made(name, given, problem)
+        assert instance.unmet() is None
+        ptx = ptx or compile_text(instance.source, "--generate-line-info", arch=f"compute_{arch(name)}")
+        done = emulate(EmulationTask(instance.launches, "gemm", problem, 0, {}), ptx)
+        assert done.unsupported == ""
+        assert done.fault == "", f"{problem}: {done.fault}"
+        assert done.verification.passed, f"{problem}: {done.verification}"
+
+
+def test_no_rung_is_left_out():
+    known = {name for name in kernels.available(kernels.search_path()) if name.startswith("hgemm/")}
+    assert {f"hgemm/{name}.cu.j2" for name, _ in SETTINGS.values()} == known
+
+
+@pytest.mark.parametrize("name", [name for name in RUNGS if name[1] >= "2"])
+def test_columns_that_no_copy_can_fetch_are_refused(name):
+    problem = operator("gemm").problem({"m": 64, "n": 64, "k": 60, "dtype": "float16"})
+    assert "16 bytes" in made(name, {}, problem).unmet().because
+    assert made(name, {}, operator("gemm").problem({**problem, "ldb": 64})).unmet() is None
+
+
+@pytest.mark.parametrize("name", ["v3_wgmma", "v7_cluster", "v8_epilogue"])
+def test_sums_stay_in_registers_while_wgmma_adds_to_them(name):
+    problem = operator("gemm").problem({"m": 64, "n": 64, "k": 64, "dtype": "bfloat16"})
+    request = CompileRequest(made(name, {}, problem).source, "kernel.cu", f"sm_{arch(name)}")
+    built = toolchain("nvrtc").compile(request)
+    assert all(one.spill_store_bytes == 0 for one in built.resources.values())
+    assert "serialized" not in built.log  # ptxas's word where it waits for each wgmma by itself
+
+
+@pytest.mark.parametrize("name", ["v7_cluster", "v8_epilogue"])
+def test_blocks_of_a_cluster_share_stages_without_fences_of_the_gpu(name, tmp_path):
+    problem = operator("gemm").problem({"m": 64, "n": 64, "k": 64, "dtype": "bfloat16"})
+    request = CompileRequest(made(name, {}, problem).source, "kernel.cu", f"sm_{arch(name)}")
+    sass = build(toolchain("nvrtc"), request, Cache(tmp_path)).disassembly
+    (function,) = read_sass(sass.text, sass.lines, "kernel.sass").kernels
+    mix = kernel_mix("sass", function)
+    assert mix.hot_counts.by_class["mma"]
+    assert figures.wide_fences(mix) == 0
+    assert "MEMBAR.ALL.GPU" in mix.counts.by_opcode  # of the cluster's barrier, outside of the loop
+
+
+@pytest.mark.parametrize("layout", ["tn", "nt"])
+@pytest.mark.parametrize("name", [name for name in RUNGS if name[1] < "3"])
+def test_the_first_rungs_run_from_ampere_on(name, layout):
+    given = next(given for known, given in SETTINGS.values() if known == name)
+    problem = operator("gemm").problem(
+        {"m": 65, "n": 31, "k": 72, "lda": 80, "ldb": 80, "dtype": "bfloat16", "layout": layout}
+    )
+    instance = made(name, given, problem)
+    built = toolchain("nvrtc").compile(CompileRequest(instance.source, "kernel.cu", "sm_80"))
+    assert built.cubin
+    done = emulate(EmulationTask(instance.launches, "gemm", problem, 0, {}), built.ptx)
+    assert (done.unsupported, done.fault) == ("", "")
+    assert done.verification.passed
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("block_k", [16, 32, 64])
+def test_no_two_rows_of_a_matrix_share_banks(layout, block_k):
+    problem = operator("gemm").problem({"m": 64, "n": 64, "k": 64, "dtype": "float16", "layout": layout})
+    given = {"block_m": 64, "block_n": 64, "warp_m": 32, "warp_n": 32, "block_k": block_k}
+    instance = made("v1_ldmatrix", given, problem)
+    done = emulate(EmulationTask(instance.launches, "gemm", problem, 0, {}), compile_text(instance.source))
+    for access in ("shared.load", "shared.store"):
+        counted = done.executed.memory[access]
+        assert counted.wavefronts == counted.ideal_wavefronts > 0
+
+
+def test_sums_that_wait_for_their_copy_share_no_banks():
+    problem = operator("gemm").problem({"m": 64, "n": 256, "k": 64, "dtype": "float16"})
+    instance = made("v8_epilogue", {"block_m": 64, "blocks": 2}, problem)
+    done = executed(instance, instance.source, "90a")
+    stored, copied = done.executed.memory["shared.store"], done.executed.memory["global.copy"]
+    assert stored.wavefronts == stored.ideal_wavefronts == 64 * 256 * 2 // 128  # C, 128 bytes each time
+    assert "global.store" not in done.executed.memory
+    tiles_of_a_and_b = 64 * 64 + 256 * 64  # that of A once for both blocks
+    assert copied.bytes_used == (tiles_of_a_and_b + 64 * 256) * 2

@@ -1,0 +1,68 @@
+"""Settings and problems for the templates of kernel_src/hgemm, small enough to execute without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lab.base.expressions import Scalar
+from lab.operators.builtin import operator
+from lab.operators.gemm import GemmProblem
+from lab.templates import front_matter
+
+SMALL: dict[str, Scalar] = {"block_m": 64, "block_n": 32, "warp_m": 32, "warp_n": 16}
+SETTINGS: dict[str, tuple[str, dict[str, Scalar]]] = {
+    "fragments": ("v0_fragments", {"warp_m": 16, "warp_n": 16}),
+    "fragments, 8 rows": ("v0_fragments", {"warp_m": 8, "warp_n": 32, "warps_m": 4, "warps_n": 1}),
+    "ldmatrix": ("v1_ldmatrix", SMALL),
+    "ldmatrix, lines of 32 bytes": ("v1_ldmatrix", {**SMALL, "block_m": 32, "warp_m": 16, "block_k": 16}),
+    "ldmatrix, slabs": ("v1_ldmatrix", {**SMALL, "block_m": 128, "block_k": 64}),
+    "stages": ("v2_stages", SMALL),
+    "two stages": ("v2_stages", {**SMALL, "block_n": 64, "warp_n": 32, "block_k": 64, "stages": 2}),
+    "wgmma": ("v3_wgmma", {"block_m": 64}),
+    "wgmma, deep": ("v3_wgmma", {"block_n": 64, "block_k": 128, "warpgroups": 1, "stages": 3}),
+    "bulk": ("v4_bulk", {"block_m": 64, "stages": 3}),
+    "bulk, deep": ("v4_bulk", {"block_m": 192, "block_n": 64, "block_k": 128, "warpgroups": 1, "stages": 2}),
+    "specialised": ("v5_specialised", {"block_m": 128, "stages": 3}),
+    "specialised, one multiplies": ("v5_specialised", {"block_m": 64, "block_n": 64, "warpgroups": 1, "stages": 2}),
+    "specialised, three multiply": ("v5_specialised", {"block_m": 64, "block_n": 192, "warpgroups": 3, "stages": 2}),
+    "persistent": ("v6_persistent", {"block_m": 64, "stages": 3, "group": 2, "blocks": 3}),
+    "persistent, all at once": ("v6_persistent", {"block_m": 64, "block_k": 128, "stages": 2}),
+    "cluster": ("v7_cluster", {"block_m": 64, "stages": 3, "group": 2, "blocks": 4}),
+    "cluster of four": ("v7_cluster", {"block_m": 128, "block_n": 64, "warpgroups": 1, "cluster": 4, "blocks": 4}),
+    "epilogue": ("v8_epilogue", {"block_m": 64, "stages": 3, "group": 2, "blocks": 4}),
+    "epilogue, several parts": (
+        "v8_epilogue",
+        {"block_m": 192, "block_n": 64, "warpgroups": 1, "stages": 2, "blocks": 2},
+    ),
+}
+"""Every rung, and what its parameters make different: widths of lines, several slabs, one stage's depth, warpgroups."""
+
+POINTS = (
+    ((1, 1, 1), (1.0, 0.0), 0),
+    ((65, 127, 67), (-1.5, 0.5), 3),
+    ((31, 33, 40), (0.0, 2.0), 8),
+    ((137, 129, 136), (2.0, 0.0), 7),
+)
+"""Sizes, factors, and elements behind each column; those of the last let 16 bytes of C be stored at once."""
+
+
+def template(name: str) -> front_matter.Template:
+    """Read a template of kernel_src/hgemm."""
+    return front_matter.load(f"hgemm/{name}.cu.j2", front_matter.search_path())
+
+
+def arch(name: str) -> str:
+    """Return the architecture that a template is compiled for: bulk copies and wgmma are of sm_90a."""
+    return "90a" if int(name[1]) >= 3 else "90"
+
+
+def problems(name: str, layout: str, dtype: str, out_dtype: str) -> Iterator[GemmProblem]:
+    """Yield all points for the types and the layout."""
+    gemm = operator("gemm")
+    aligned, stored = int(name[1]) >= 2, int(name[1]) >= 8
+    for (m, n, k), (alpha, beta), slack in POINTS:
+        shape = {"m": m, "n": n, "k": k, "dtype": dtype, "out_dtype": out_dtype, "layout": layout}
+        leading = {key: gemm.problem(shape)[key] + slack for key in ("lda", "ldb", "ldc")}
+        if aligned:
+            leading |= {key: -(-leading[key] // 8) * 8 for key in ("lda", "ldb", "ldc")[: 3 if stored else 2]}
+        yield gemm.problem({**shape, **leading, "alpha": alpha, "beta": beta})
