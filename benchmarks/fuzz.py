@@ -255,16 +255,19 @@ class Watch:
 
     def foreign_processes(self) -> list[str]:
         """Command lines of processes below this one that are neither the renderer nor its own."""
-        parents, lines = dict[int, int](), dict[int, str]()
-        for place in Path("/proc").iterdir():
+        proc, parents = Path("/proc"), dict[int, int]()
+        for place in proc.iterdir():
             if place.name.isdigit():
                 with contextlib.suppress(OSError, ValueError, IndexError):
                     parents[int(place.name)] = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-                    lines[int(place.name)] = command_line(place)
         below = {os.getpid()}
         for _ in range(5):
             below |= {child for child, parent in parents.items() if parent in below}
-        return [lines[one] for one in below - {os.getpid()} if not self._is_ours(lines.get(one, "?").split("\0"))]
+        lines = []
+        for one in below - {os.getpid()}:  # of these alone: threads of the kernel never have words
+            with contextlib.suppress(OSError):
+                lines.append(command_line(proc / str(one)))
+        return [line for line in lines if not self._is_ours(line.split("\0"))]
 
 
 def command_line(place: Path) -> str:

@@ -3,12 +3,14 @@
 python benchmarks/library_again.py reports/gemm_tensile experiments/gemm_tensile.yaml
 
 For changes of `lab.library`; no GPU is needed. Candidates are the kernels of the run's library, since only they have a
-time at every held-out size. They are compiled here because the cluster size stands in the cubin; the folder of the
-library stays as the run left it. The run may be one that `lab report` made of committed results.
+time at every held-out size. They are compiled here because the cluster size stands in the cubin; a library's folder,
+where the run left one, is written again with the cubins that it has. The run may be one that `lab report` made of
+committed results.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,6 +20,7 @@ from lab.base import environment, workers
 from lab.base.executor import ProcessExecutor
 from lab.base.version import VERSION
 from lab.hardware.gpus import Gpu, gpu_for
+from lab.library.archive import stored
 from lab.report.tuning import render as report
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import KernelFacts, LibraryFacts
@@ -37,8 +40,7 @@ def main() -> None:
         facts = store.facts()
         known = {(one.type, one.name): one for one in store.kernels()}
         libraries = {name: again(tuning, store, known, library) for name, library in facts.libraries.items()}
-        by = " ".join(filter(None, [VERSION, environment.commit()]))
-        note = f"The libraries' logic was grown again by lab {by}, from the times that the run measured."
+        note = f"The libraries' logic was grown again by lab {by_whom()}, from the times that the run measured."
         store.write_facts(replace(facts, libraries=libraries, grown_again=note))
         for path in report.render(store):
             print(path)
@@ -66,7 +68,21 @@ def again(
     grown = grow.grow(context, final)
     if grown is None:
         raise SystemExit(f"{store.folder} has no times of {kind.label}")
-    return grow.facts_of(context, final, grown)
+    asked = tuning.library
+    folder = store.folder / f"{asked.name if asked else ''}_{kind.layout}"
+    if not folder.is_dir():
+        return grow.facts_of(context, final, grown)
+    (earlier,) = stored(folder)
+    cubins = {kernel.name: earlier.cubins[kernel.cubin] for kernel in earlier.library.kernels}
+    shutil.rmtree(folder)
+    source = f"{earlier.library.source}; logic grown again by {by_whom()}"
+    times = earlier.library.times
+    return grow.write(context, final, grown, folder, times=times, source=source, cubins=cubins).facts
+
+
+def by_whom() -> str:
+    """Return the version of lab that grows, and its commit."""
+    return " ".join(filter(None, [VERSION, environment.commit()]))
 
 
 def _candidate(tuning: Tuning, facts: KernelFacts) -> Candidate:

@@ -17,6 +17,7 @@ from lab.store import published
 
 ROOT = Path(__file__).parents[1]
 H200 = ROOT / "reports" / "h200"
+LIBRARY = ROOT / "libraries" / "h200_sgemm"
 START, END = "<!-- table: {} -->\n", "<!-- end table -->"
 LAYOUTS = ("nn", "nt", "tn", "tt")
 
@@ -108,6 +109,39 @@ def gemm_table(found: pd.DataFrame) -> str:
     return "\n".join([*lines, ""])
 
 
+TENSOR_IDEAS = {
+    "v0": "`mma.sync`, fragments from global memory",
+    "v1": "shared memory, `ldmatrix`",
+    "v2": "`cp.async`, several stages",
+    "v3": "`wgmma`",
+    "v4": "bulk tensor copies",
+    "v5": "a warp that fetches, warpgroups that multiply",
+    "v6": "persistent blocks, tiles in bands",
+    "v7": "clusters of two, multicast",
+    "v8": "C by `stmatrix` and bulk stores",
+}
+
+
+def tensor_table(csv: Path) -> str:
+    """One row a rung: for each problem, the variant that comes nearest to cuBLAS, which ran in turns with it."""
+    frame = pd.read_csv(csv)
+    frame = frame[(frame["status"] == "verified") & ~frame["kernel"].str.contains("four")]
+    frame["cublas_tflops"] = frame["measured_tflops"] / frame["ratio_to_baseline"]
+    problem = ["problem.m", "problem.layout", "problem.dtype"]
+    groups = list(frame.groupby(problem, sort=False))
+    heads = [f"{m} {layout} {dtype}" for (m, layout, dtype), _ in groups]
+    lines = [f"| | idea | {' | '.join(heads)} |", f"| --- | --- | {' | '.join('---:' for _ in heads)} |"]
+    for rung, idea in TENSOR_IDEAS.items():
+        cells = []
+        for _, group in groups:
+            own = group[group["kernel"].str.startswith(rung)]
+            best = own.sort_values("ratio_to_baseline").iloc[-1]
+            ours, theirs, ratio = (best[name] for name in ("measured_tflops", "cublas_tflops", "ratio_to_baseline"))
+            cells.append(f"{ours:.0f} / {theirs:.0f} = {ratio:.2f}")
+        lines.append(f"| {rung} | {idea} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
 def gemm_figure(found: pd.DataFrame, file: Path) -> None:
     """Ours and cuBLAS as bars, a pair for each layout of each size, against the peak."""
     figure = Figure(figsize=(10, 4), layout="constrained")
@@ -169,13 +203,31 @@ def tuning_table() -> str:
     return "\n".join([*lines, ""])
 
 
+def library_table() -> str:
+    """One row a class of sizes: the shipped library over cuBLAS, at sizes that it was not tuned for."""
+    random, listed = (pd.read_csv(LIBRARY / f"{name}.csv") for name in ("check", "check_deepbench"))
+    classes = {"tiny": "tiny", "thin": "m or n at most 64", "deep": "k above 16 times both", "large": "larger"}
+    found = {"random": random}
+    found |= {f"random, {layout}": random[random["layout"] == layout] for layout in LAYOUTS}
+    found |= {f"random, {text}": random[random["shape"] == name] for name, text in classes.items()}
+    found |= {"random, 4 divides m, n and k": random[random["alignment"] == "aligned"], "DeepBench's": listed}
+    lines = ["| sizes | n | over cuBLAS | 5th percentile | faster at |", "| --- | ---: | ---: | ---: | ---: |"]
+    for name, frame in found.items():
+        ratio = frame["ratio"].dropna()
+        mean, least, faster = np.exp(np.log(ratio).mean()), ratio.quantile(0.05), (ratio > 1).mean()
+        lines.append(f"| {name} | {len(ratio)} | {mean:.2f} | {least:.2f} | {faster:.0%} |")
+    return "\n".join([*lines, ""])
+
+
 def tables() -> dict[str, str]:
     """Every table by the name of its marker."""
     return {
         "ladder": table(*(H200 / name / published.TABLE for name in ("gemm_ladder", "gemm_cutlass"))),
         "gemm": gemm_table(_gemm()),
+        "tensor": tensor_table(H200 / "hgemm_ladder" / published.TABLE),
         "softmax": softmax_table(H200 / "softmax_rows" / published.TABLE, H200 / "softmax_long" / published.TABLE),
         "tuning": tuning_table(),
+        "library": library_table(),
     }
 
 

@@ -19,6 +19,7 @@ from lab.report.charts.style import KIND_MEANING
 from lab.report.facts.winners import telling_columns
 from lab.report.page.csp import policy
 from lab.report.tuning.data import TuningAnalysis
+from lab.report.tuning.gains import Gain, gains
 from lab.report.tuning.render import ends
 from lab.store import figures, published
 
@@ -153,7 +154,7 @@ def of_tuning(analysis: TuningAnalysis) -> SmallPage:
         f"Over {one.against}: geometric mean {one.mean:.3f}, faster at {one.faster:.1%} of {len(one.values)} sizes."
         for one in analysis.ratios
     ]
-    tables = (
+    tables = [
         SmallTable(
             f"Kernels that win, {one.label}",
             ("kernel", "sizes that it wins", "best throughput (TFLOP/s)"),
@@ -164,7 +165,9 @@ def of_tuning(analysis: TuningAnalysis) -> SmallPage:
             len(one.kernels),
         )
         for one in analysis.types
-    )
+    ]
+    if found := gains(analysis):
+        tables.append(_gains(found))
     shown = (
         ("command", facts.command),
         ("started", facts.started),
@@ -173,6 +176,27 @@ def of_tuning(analysis: TuningAnalysis) -> SmallPage:
     )
     notes = (facts.grown_again,) if facts.grown_again else ()
     return SmallPage(facts.tuning, facts.question, "", analysis.kind, tuple(answer), notes, tuple(tables), shown)
+
+
+def _gains(found: Sequence[Gain]) -> SmallTable:
+    """The sizes that gain most over one kernel for all."""
+    return SmallTable(
+        "Sizes that gain most",
+        ("type and size", "tile", "FLOP/byte", "TFLOP/s", "over single-tuned", "over cuBLAS", "fastest kernel"),
+        tuple(
+            (
+                f"{one.type} {' x '.join(map(str, one.winner.size))}",
+                "x".join(map(str, one.tile or ())),
+                f"{one.flop_per_byte:.1f}" if one.flop_per_byte else "",
+                f"{one.winner.tflops:.3f}",
+                f"{one.over_single:.2f}",
+                f"{one.winner.over_cublas:.2f}" if one.winner.over_cublas else "",
+                one.winner.kernel,
+            )
+            for one in found[:MOST_VARIANTS]
+        ),
+        len(found),
+    )
 
 
 def html(page: SmallPage, folder: Path, left_out: Sequence[str], place: str) -> str:

@@ -25,6 +25,7 @@ import typer
 from lab.base.errors import ClusterError, CompileError, LabError, MissingToolError, StoreError, UserError
 from lab.base.version import VERSION
 from lab.cli import cluster as clusters
+from lab.cli import library as libraries
 from lab.cli.cluster import Insecure, Keys
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ app = typer.Typer(
 )
 
 app.add_typer(clusters.commands)
+app.add_typer(libraries.commands)
 
 _OK, _VARIANT_FAILED, _INPUT, _ENVIRONMENT, _BUG, _INTERRUPTED = 0, 1, 2, 3, 70, 130
 

@@ -91,6 +91,8 @@ def _trouble(record: VariantRecord) -> str:
     said = [f"{count} {kind}" for kind, count in kinds.items()]
     if record.build and record.build.resources.spill_bytes:
         said.append(f"{record.build.resources.spill_bytes} B spilled")
+    if fences := figures.wide_fences(record.sass):
+        said.append(f"{fences} GPU-wide {'fence' if fences == 1 else 'fences'} in the hot loop")
     if record.prediction and (ceiling := record.prediction.ceiling):
         said.append(f"bound by {ceiling.name}")
     return ", ".join(said)

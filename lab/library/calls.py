@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import numpy as np
 
 from lab.base.errors import Location, UserError
-from lab.base.expressions import Scalar
+from lab.base.expressions import Scalar, names_in
 from lab.base.functions import ceil_div
-from lab.library.grid import LARGEST
-from lab.library.package import ALIGNMENT, POINTERS, Library
-from lab.templates.launches import Launch
+from lab.library.grid import LARGEST, check_size
+from lab.library.operands import Form, Operand
+from lab.library.package import ALIGNMENT, FACTORS, POINTERS, Library
+from lab.templates.launches import Launch, Launches
 from lab.templates.sequence import Scope, resolved
 
 _POINTER_ALIGNMENT = 16
@@ -22,21 +24,45 @@ _POINTER_ALIGNMENT = 16
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """A column-major matrix on the device.
+    """A column-major matrix, wherever it lies.
 
     Attributes:
-        pointer: Address of its first element.
         rows: Rows of the matrix as it is stored.
         columns: Columns of it.
         leading: Elements from one column to the next.
-        stream: Stream that its contents are ready on, by the interface's numbering; None where it does not say.
+        item: Bytes of an element.
     """
 
-    pointer: int
     rows: int
     columns: int
     leading: int
-    stream: int | None = None
+    item: int
+
+    @property
+    def span(self) -> int:
+        """Bytes from the first element to behind the last one."""
+        return self.item * (self.leading * (self.columns - 1) + self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class CallForm:
+    """Three matrices that fit together, wherever they lie.
+
+    Attributes:
+        matrices: A, B and C; of a batch, its members.
+        spans: Bytes from the first element of A, B and C to behind the last one; of a batch, those of its members.
+        point: What a plan depends on, factors apart: m, n, k, lda, ldb, ldc.
+        count: Members of the batch; 1 for one product.
+        steps: Bytes from one member of A, B and C to the next.
+        named: Which of alpha and beta the plan depends on, as 0 and 1.
+    """
+
+    matrices: tuple[Matrix, Matrix, Matrix]
+    spans: tuple[int, int, int]
+    point: tuple[int, int, int, int, int, int]
+    count: int = 1
+    steps: tuple[int, int, int] = (0, 0, 0)
+    named: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +74,8 @@ class CallStep:
         grid: Blocks in x, y, z.
         block: Threads in x, y, z.
         shared_bytes: Dynamic shared memory of a block.
-        codes: Its arguments in the notation of `struct`.
+        names: Its arguments.
+        codes: Their types in the notation of `struct`.
         values: For each argument a number, or the name of a matrix or a scratch buffer.
     """
 
@@ -56,6 +83,7 @@ class CallStep:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int
+    names: tuple[str, ...]
     codes: str
     values: tuple[int | float | str, ...]
 
@@ -94,42 +122,108 @@ class CallPlan:
     workspace_bytes: int
 
 
-def matrix(name: str, value: object, dtype: str) -> Matrix:
-    """Return what a launch needs to know of an array on the GPU.
+def call_form(forms: tuple[Form, Form, Form], dtype: str, layout: str) -> CallForm:
+    """Check three matrices but for their places.
 
     Args:
-        name: For errors: A, B, C.
-        value: Anything with ``__cuda_array_interface__`` (version 2 or later).
+        forms: Of A, B and C.
         dtype: Element type that the library takes.
+        layout: BLAS letters of A and B.
 
     Raises:
-        UserError: it has no such interface, another element type, another number of dimensions, is not
-            column-major, or is not aligned.
+        UserError: One is not a column-major matrix of the element type, C is read-only, or their shapes do not fit
+            together.
     """
-    interface: Mapping[str, Any] | None = getattr(value, "__cuda_array_interface__", None)
-    if interface is None:
-        accepted = "an array on the GPU: anything with __cuda_array_interface__"
-        raise UserError(f"{name} is not on the GPU", key=name, found=type(value).__name__, accepted=accepted)
-    if np.dtype(interface["typestr"]) != np.dtype(dtype):
-        raise UserError(f"{name} has the wrong element type", key=name, found=interface["typestr"], accepted=dtype)
-    shape = tuple(int(extent) for extent in interface["shape"])
-    if len(shape) != 2 or min(shape) < 1:  # noqa: PLR2004 - a matrix
-        raise UserError(f"{name} is not a matrix", key=name, found=shape, accepted="two dimensions, both at least 1")
-    rows, columns = shape
-    pointer, read_only = interface["data"]
-    if name == "C" and read_only:
+    found = [_array(name, form, dtype) for name, form in zip(POINTERS, forms, strict=True)]
+    for name, (shape, _) in zip(POINTERS, found, strict=True):
+        if len(shape) != 2 or min(shape) < 1:  # noqa: PLR2004 - a matrix
+            accepted = "two dimensions, both at least 1"
+            raise UserError(f"{name} is not a matrix", key=name, found=shape, accepted=accepted)
+    return _fitting(found, dtype, layout)
+
+
+def batch_form(forms: tuple[Form, Form, Form], dtype: str, layout: str) -> CallForm:
+    """Check three batches of matrices but for their places; the first dimension counts the members.
+
+    Args:
+        forms: Of A, B and C.
+        dtype: Element type that the library takes.
+        layout: BLAS letters of A and B.
+
+    Raises:
+        UserError: What `call_form` says of a member; or the batches differ in length, their members are not aligned, or
+            those of C share elements.
+    """
+    found = [_array(name, form, dtype) for name, form in zip(POINTERS, forms, strict=True)]
+    for name, (shape, _) in zip(POINTERS, found, strict=True):
+        if len(shape) != 3 or min(shape) < 1:  # noqa: PLR2004 - matrices one after another
+            accepted = "three dimensions, each at least 1, the batch first"
+            raise UserError(f"{name} is not a batch of matrices", key=name, found=shape, accepted=accepted)
+    counts = [shape[0] for shape, _ in found]
+    if len(set(counts)) > 1:
+        lengths = ", ".join(f"{name} {count}" for name, count in zip(POINTERS, counts, strict=True))
+        raise UserError("the batches differ in length", found=lengths, accepted="one first dimension for all")
+    one = _fitting([(shape[1:], strides[1:]) for shape, strides in found], dtype, layout)
+    count = counts[0]
+    if count == 1:
+        return one
+    steps = tuple(strides[0] for _, strides in found)
+    for name, step in zip(POINTERS, steps, strict=True):
+        if step % _POINTER_ALIGNMENT:
+            accepted = f"a multiple of {_POINTER_ALIGNMENT} bytes"
+            raise UserError(f"members of {name} are not aligned", key=name, found=step, accepted=accepted)
+    (a, b, c), c_step = steps, abs(steps[2])
+    further = takewhile(lambda i: i * c_step < one.spans[2], range(1, count))
+    if any(_share(0, one.matrices[2], i * c_step, one.matrices[2]) for i in further):
+        found_steps = f"{c} bytes from one to the next"
+        raise UserError("members of C share elements", key="C", found=found_steps, accepted="members of their own")
+    return replace(one, count=count, steps=(a, b, c))
+
+
+def _array(name: str, form: Form, dtype: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return shape and strides in bytes of an array of the element type."""
+    extents, strides, element, writable = form
+    torch = type(element).__module__ == "torch"
+    kind = str(element).removeprefix("torch.") if torch else element
+    try:
+        same = np.dtype(kind) == np.dtype(dtype)  # type: ignore[call-overload]
+    except TypeError:  # a type that NumPy lacks, as bfloat16
+        same = False
+    if not same:
+        raise UserError(f"{name} has the wrong element type", key=name, found=kind, accepted=dtype)
+    if name == "C" and not writable:
         raise UserError("C is read-only", key=name)
-    if int(pointer) % _POINTER_ALIGNMENT:
-        accepted = f"a multiple of {_POINTER_ALIGNMENT} bytes"
-        raise UserError(f"{name} is not aligned", key=name, found=hex(int(pointer)), accepted=accepted)
-    leading = _leading(name, rows, columns, interface.get("strides"), np.dtype(dtype).itemsize)
-    return Matrix(int(pointer), rows, columns, leading, interface.get("stream"))
+    item = np.dtype(dtype).itemsize
+    shape = tuple(int(extent) for extent in extents)
+    if strides is None:  # C order, by the interface's definition
+        strides = tuple(item * math.prod(shape[i + 1 :]) for i in range(len(shape)))
+        return shape, strides
+    return shape, tuple(int(stride) * (item if torch else 1) for stride in strides)
 
 
-def _leading(name: str, rows: int, columns: int, strides: tuple[int, ...] | None, item: int) -> int:
+def _fitting(arrays: Iterable[tuple[tuple[int, ...], tuple[int, ...]]], dtype: str, layout: str) -> CallForm:
+    item = np.dtype(dtype).itemsize
+    a, b, c = (
+        Matrix(shape[0], shape[1], _leading(name, shape, strides, item), item)
+        for name, (shape, strides) in zip(POINTERS, arrays, strict=True)
+    )
+    m, k = (a.rows, a.columns) if layout[0] == "n" else (a.columns, a.rows)
+    inner, n = (b.rows, b.columns) if layout[1] == "n" else (b.columns, b.rows)
+    if inner != k or (c.rows, c.columns) != (m, n):
+        shapes = ", ".join(f"{name} {x.rows} x {x.columns}" for name, x in zip(POINTERS, (a, b, c), strict=True))
+        wanted = {"nn": "m x k, k x n", "nt": "m x k, n x k", "tn": "k x m, k x n", "tt": "k x m, n x k"}[layout]
+        raise UserError(
+            "the shapes of the matrices do not fit together",
+            found=shapes,
+            accepted=f"{wanted}, m x n (layout {layout})",
+        )
+    return CallForm((a, b, c), (a.span, b.span, c.span), (m, n, k, a.leading, b.leading, c.leading))
+
+
+def _leading(name: str, shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> int:
     """Return the elements from one column to the next. A stride along an extent of 1 does not matter."""
-    down, across = strides or (columns * item, item)  # no strides: C order, by the interface's definition
-    leading, odd = divmod(int(across), item) if columns > 1 else (rows, 0)
+    (rows, columns), (down, across) = shape, strides
+    leading, odd = divmod(across, item) if columns > 1 else (rows, 0)
     if (rows > 1 and down != item) or odd or leading < rows:
         raise UserError(
             f"{name} is not column-major",
@@ -143,53 +237,111 @@ def _leading(name: str, rows: int, columns: int, strides: tuple[int, ...] | None
     return leading
 
 
-def sizes(a: Matrix, b: Matrix, c: Matrix, layout: str) -> tuple[int, int, int]:
-    """Return m, n and k of a product.
+def check_places(form: CallForm, pointers: tuple[int, int, int]) -> None:
+    """Refuse matrices that are not aligned, and a C that shares elements with A or B.
+
+    Blocks of C are written while others still read A and B. Parts of one larger matrix whose elements differ are apart,
+    though their addresses interleave.
+
+    Args:
+        form: The matrices.
+        pointers: Addresses of the first elements of A, B and C.
 
     Raises:
-        UserError: The shapes of the matrices do not fit together.
+        UserError: The message names the matrix.
     """
-    m, k = (a.rows, a.columns) if layout[0] == "n" else (a.columns, a.rows)
-    inner, n = (b.rows, b.columns) if layout[1] == "n" else (b.columns, b.rows)
-    if inner != k or (c.rows, c.columns) != (m, n):
-        shapes = ", ".join(f"{name} {x.rows} x {x.columns}" for name, x in zip(POINTERS, (a, b, c), strict=True))
-        wanted = {"nn": "m x k, k x n", "nt": "m x k, n x k", "tn": "k x m, k x n", "tt": "k x m, n x k"}[layout]
-        raise UserError(
-            "the shapes of the matrices do not fit together",
-            found=shapes,
-            accepted=f"{wanted}, m x n (layout {layout})",
-        )
-    return m, n, k
-
-
-def apart(a: Matrix, b: Matrix, c: Matrix, dtype: str) -> None:
-    """Refuse a C that shares elements with A or B: blocks of C are written while others still read these.
-
-    Parts of one larger matrix whose elements differ are apart, though their addresses interleave.
-
-    Raises:
-        UserError: They share elements.
-    """
-    item = np.dtype(dtype).itemsize
-    for name, other in zip(POINTERS[:2], (a, b), strict=True):
-        if _end(other, item) <= c.pointer or _end(c, item) <= other.pointer:
+    for name, pointer in zip(POINTERS, pointers, strict=True):
+        if pointer % _POINTER_ALIGNMENT:
+            accepted = f"a multiple of {_POINTER_ALIGNMENT} bytes"
+            raise UserError(f"{name} is not aligned", key=name, found=hex(pointer), accepted=accepted)
+    c = form.matrices[2]
+    members = [
+        [pointer + i * step for i in range(form.count)] for pointer, step in zip(pointers, form.steps, strict=True)
+    ]
+    written = np.array(members[2], dtype=np.int64)
+    for name, matrix, span, read in zip(POINTERS[:2], form.matrices[:2], form.spans[:2], members[:2], strict=True):
+        if read[0] == read[-1]:  # one matrix for all
+            read = read[:1]  # noqa: PLW2901 - the same places
+        starts = np.array(read, dtype=np.int64)
+        if max(read) + span <= min(members[2]) or max(members[2]) + form.spans[2] <= min(read):
             continue
-        at = c.pointer + item * c.leading * np.arange(c.columns, dtype=np.int64)
-        columns = other.pointer + item * other.leading * np.arange(other.columns, dtype=np.int64)
-        # the last column of it that begins before each of C's ends
-        last = np.searchsorted(columns, at + item * c.rows) - 1
-        if ((last >= 0) & (columns[last] + item * other.rows > at)).any():
-            raise UserError(
-                f"C shares elements with {name}",
-                key="C",
-                found=f"{name} at {hex(other.pointer)}, C at {hex(c.pointer)}",
-                accepted="a C of its own, or another part of the same matrix",
-            )
+        near = (starts[:, None] < written + form.spans[2]) & (written < starts[:, None] + span)
+        for i, j in np.argwhere(near):
+            if _share(read[i], matrix, members[2][j], c):
+                raise UserError(
+                    f"C shares elements with {name}",
+                    key="C",
+                    found=f"{name} at {hex(read[i])}, C at {hex(members[2][j])}",
+                    accepted="a C of its own, or another part of the same matrix",
+                )
 
 
-def _end(x: Matrix, item: int) -> int:
-    """The address behind the last element of a matrix."""
-    return x.pointer + item * (x.leading * (x.columns - 1) + x.rows)
+def _share(at: int, x: Matrix, place: int, y: Matrix) -> bool:
+    """Return whether two matrices at two addresses have an element in common."""
+    ours = at + x.item * x.leading * np.arange(x.columns, dtype=np.int64)
+    others = place + y.item * y.leading * np.arange(y.columns, dtype=np.int64)
+    last = (
+        np.searchsorted(ours, others + y.item * y.rows) - 1
+    )  # the last column of x that begins before each of y's ends
+    return bool(((last >= 0) & (ours[last] + x.item * x.rows > others)).any())
+
+
+def workspace_room(scratch: Operand, form: CallForm, pointers: tuple[int, int, int]) -> int:
+    """Return how many bytes a caller's workspace has.
+
+    Args:
+        scratch: The workspace.
+        form: The matrices of the call.
+        pointers: Addresses of A, B and C.
+
+    Raises:
+        UserError: It is not a row of bytes that can be written, is not aligned, or lies among the matrices.
+    """
+    at, array, _, _ = scratch
+    shape, strides = _array("workspace", array, "uint8")
+    room = math.prod(shape)
+    if len(shape) != 1 or (room > 1 and strides != (1,)) or not array[3]:
+        accepted = "one dimension, without gaps, writable"
+        raise UserError("the workspace is not a row of bytes", key="workspace", found=shape, accepted=accepted)
+    if at % ALIGNMENT:
+        accepted = f"a multiple of {ALIGNMENT} bytes"
+        raise UserError("the workspace is not aligned", key="workspace", found=hex(at), accepted=accepted)
+    for name, pointer, step, span in zip(POINTERS, pointers, form.steps, form.spans, strict=True):
+        ends = pointer, pointer + (form.count - 1) * step
+        if at < max(ends) + span and min(ends) < at + room:
+            raise UserError(f"the workspace lies in {name}", key="workspace", accepted="memory of its own")
+    return room
+
+
+def sized_form(m: int, n: int, k: int, leading: tuple[int, int, int] | None, library: Library) -> CallForm:
+    """Return the form of a product by its size.
+
+    Args:
+        m: Rows of C.
+        n: Columns of C.
+        k: Length of the sums.
+        leading: Leading dimensions of A, B and C; None for matrices without padding.
+        library: What computes it.
+
+    Raises:
+        UserError: It is not a size, or a leading dimension is too small or too large.
+    """
+    check_size(m, n, k)
+    item = np.dtype(library.dtype).itemsize
+    shapes = [(m, k) if library.layout[0] == "n" else (k, m), (k, n) if library.layout[1] == "n" else (n, k), (m, n)]
+    columns = leading or [rows for rows, _ in shapes]
+    arrays = [(shape, (item, item * one)) for shape, one in zip(shapes, columns, strict=True)]
+    return for_library(_fitting(arrays, library.dtype, library.layout), library)
+
+
+def for_library(form: CallForm, library: Library) -> CallForm:
+    """Return a form with the factors that the plan of its size depends on, other than as arguments."""
+    m, n, k = form.point[:3]
+    kernel = library.kernels[library.logic.select(m, n, k)]
+    texts = [text for one in kernel.launches for text in (*one.grid, *one.block, one.shared_bytes, one.when) if text]
+    texts += [buffer.elements for buffer in kernel.workspace]
+    used = frozenset[str]().union(*(names_in(text, at=Location(kernel.name), key=text) for text in texts))
+    return replace(form, named=tuple(i for i, name in enumerate(FACTORS) if name in used))
 
 
 def plan(library: Library, point: Mapping[str, Scalar]) -> CallPlan:
@@ -203,14 +355,28 @@ def plan(library: Library, point: Mapping[str, Scalar]) -> CallPlan:
         UserError: An expression of the library fails, or its result is not a legal launch.
     """
     number = library.logic.select(*(int(point[axis]) for axis in ("m", "n", "k")))
-    kernel = library.kernels[number]
-    at = Location(kernel.name)
-    made = resolved(kernel.declared, kernel.buffers, Scope(point, frozenset(point), lambda _: at, library.dtype))
+    made = launches(library, number, point)
     buffers, end = [], 0
     for buffer in made.workspace:
         buffers.append(CallBuffer(buffer.name, end, buffer.bytes, buffer.zero))
         end += ceil_div(buffer.bytes, ALIGNMENT) * ALIGNMENT
     return CallPlan(number, tuple(_step(launch, point) for launch in made.steps), tuple(buffers), end)
+
+
+def launches(library: Library, number: int, point: Mapping[str, Scalar]) -> Launches:
+    """Return the launches of one of its kernels for one product.
+
+    Args:
+        library: The library.
+        number: The kernel's number.
+        point: m, n, k, leading dimensions, alpha, beta.
+
+    Raises:
+        UserError: An expression of the library fails, or its result is not a legal launch.
+    """
+    kernel = library.kernels[number]
+    at = Location(kernel.name)
+    return resolved(kernel.declared, kernel.buffers, Scope(point, frozenset(point), lambda _: at, library.dtype))
 
 
 def _step(launch: Launch, point: Mapping[str, Scalar]) -> CallStep:
@@ -220,6 +386,7 @@ def _step(launch: Launch, point: Mapping[str, Scalar]) -> CallStep:
         launch.grid,
         launch.block,
         launch.dynamic_shared_bytes,
+        tuple(name for name, _ in launch.arguments),
         "".join("P" if kind.endswith("*") else np.dtype(kind).char for kind in kinds),
         tuple(name if kind.endswith("*") else _number(point[name], kind) for name, kind in launch.arguments),
     )

@@ -2,35 +2,54 @@
 
 ::
 
-    library = lab.dispatch.load("shipped/sgemm.json")
+    library = lab.dispatch.load("reports/mine/sgemm_nn")
     library.select(4096, 4096, 64)           # a name; needs no GPU
-    library.gemm(1.0, A, B, 0.0, C)          # PyCUDA, CuPy, PyTorch: anything with __cuda_array_interface__
+    library.gemm(1.0, A, B, 0.0, C)          # PyTorch, CuPy, PyCUDA: anything with __cuda_array_interface__
+    library.gemm(1.0, A, B, 0.0, C, stream=torch.cuda.current_stream())
+    lab.dispatch.load("h200_sgemm").gemm(1.0, A, B, 0.0, C, layout="tn")  # comes with lab, for all layouts
+
+How streams, threads, contexts and graphs behave is in docs/dispatch.md.
 """
 
 from __future__ import annotations
 
-import importlib
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from lab.base.errors import Location, MissingToolError, UserError
+import numpy as np
+
+from lab.base.errors import Location, UserError
 from lab.base.sizes import Size
-from lab.library.calls import CallPlan, CallStep, Matrix, apart, matrix, plan, sizes
-from lab.library.package import FACTORS, POINTERS, SIZES, Library, LibraryKernel, from_json
+from lab.library.archive import StoredLibrary, stored
+from lab.library.calls import (
+    CallForm,
+    CallPlan,
+    batch_form,
+    call_form,
+    check_places,
+    for_library,
+    plan,
+    sized_form,
+    workspace_room,
+)
+from lab.library.driver import LEGACY_STREAM
+from lab.library.operands import Form, Operand, operand, stream_handle
+from lab.library.package import FACTORS, POINTERS, SIZES, Library
+from lab.library.queues import Contexts, LoadedContext
 from lab.library.tree import Logic
 
 _MOST_REMEMBERED = 1 << 16
 """The most sizes whose kernel is remembered; beyond, the memory is cleared."""
 
 _MOST_PLANS = 1024
-"""The most calls whose launches are remembered."""
+"""The most calls whose launches are remembered, and the most forms of arrays."""
 
-_LEGACY_STREAM = 1
-"""The default stream's number in __cuda_array_interface__, version 3."""
+_POINT = (*SIZES, *FACTORS)
+_OPERANDS = (*POINTERS, "workspace")
 
 
 class Picker:
@@ -58,20 +77,16 @@ class Picker:
 
 
 class Dispatcher(Picker):
-    """A loaded library."""
+    """A loaded library, for any number of threads, streams, contexts and GPUs."""
 
-    def __init__(self, library: Library, folder: Path) -> None:
-        """Keep the library and its machine code; the first `gemm` is what needs a GPU.
-
-        Args:
-            library: The library.
-            folder: Where its cubins are. They are read now, and no file later; `select` needs none.
-        """
+    def __init__(self, stored: StoredLibrary) -> None:
+        """Keep the library and its machine code; the first `gemm` is what needs a GPU, and no file is read any more."""
+        library = stored.library
         super().__init__(library.logic)
-        self.library, self.folder = library, folder
-        files = {kernel.cubin: folder / kernel.cubin for kernel in library.kernels}
-        self._cubins = {name: file.read_bytes() for name, file in files.items() if file.is_file()}
+        self.library, self.folder, self._stored = library, stored.place, stored
+        self._lock = threading.Lock()
         self._plan = lru_cache(maxsize=_MOST_PLANS)(lambda *point: plan(library, dict(zip(_POINT, point, strict=True))))
+        self._products, self._batches = _Forms(library, call_form), _Forms(library, batch_form)
 
     def gemm(
         self,
@@ -81,156 +96,314 @@ class Dispatcher(Picker):
         beta: float,
         C: object,  # noqa: N803 - BLAS's name
         *,
-        stream: Any = None,  # noqa: ANN401 - PyCUDA has no types
+        stream: object = None,
+        workspace: object = None,
     ) -> None:
         """Queue ``C ← α op(A) op(B) + β C`` on a stream of the current context.
 
-        Without a current PyCUDA context, the primary context of the first GPU is used, which other libraries share. It
-        is current during the call alone: PyCUDA's stack of contexts is then as it was.
+        Without a current context, that of A's memory is current during the call, which is the primary one for most
+        libraries. Nothing is synchronised. The first call of a size on a stream may load a kernel and allocate scratch;
+        later ones only queue, so that they can be captured into a graph.
 
         Args:
-            alpha: α.
+            alpha: α, a number of Python's or NumPy's.
             A: Column-major matrix on the GPU as it is stored: m x k, or k x m where the library's layout says t.
             B: The same: k x n, or n x k.
             beta: β; with 0, C is not read.
             C: m x n; overwritten.
-            stream: A `pycuda.driver.Stream`; None is the default stream. Calls that run at the same time on several
-                streams need a dispatcher each, since they share its workspace.
+            stream: A stream of PyCUDA, PyTorch or CuPy, an object with ``__cuda_stream__``, or a handle; None is the
+                default stream, whatever another library's current stream is. It waits for the streams on which CuPy's
+                arrays, and others that tell theirs, are being written.
+            workspace: Scratch for this call in place of the stream's own: bytes on the GPU, at a multiple of 256, at
+                least `workspace_bytes` of them.
 
         Raises:
-            UserError: A matrix is not what the library takes, or C shares elements with A or B; the message names it.
-                Or the process was forked after its first call. Nothing is launched then.
-            MissingToolError: PyCUDA or a GPU is missing.
+            UserError: A matrix is not what the library takes, lies on another GPU or in another context, or C shares
+                elements with A or B; the message names it. Or the process was forked after its first call, or the
+                stream is captured and the call must load or allocate. Nothing is launched then.
+            MissingToolError: There is no GPU, or no driver of CUDA 12.0 or newer.
+            DriverError: The driver refuses a launch.
         """
-        dtype, layout = self.library.dtype, self.library.layout
-        a, b, c = (matrix(name, value, dtype) for name, value in zip(POINTERS, (A, B, C), strict=True))
-        m, n, k = sizes(a, b, c, layout)
-        apart(a, b, c, dtype)
-        made = self._plan(m, n, k, a.leading, b.leading, c.leading, float(alpha), float(beta))
-        device = self._device
-        with device.current():
-            device.wait((a, b, c), stream)
-            device.run(made, {"A": a.pointer, "B": b.pointer, "C": c.pointer}, stream)
+        self._run(self._products, (A, B, C), (alpha, beta), stream, workspace)
+
+    def gemm_batched(
+        self,
+        alpha: float,
+        A: object,  # noqa: N803 - BLAS's name
+        B: object,  # noqa: N803 - BLAS's name
+        beta: float,
+        C: object,  # noqa: N803 - BLAS's name
+        *,
+        stream: object = None,
+        workspace: object = None,
+    ) -> None:
+        """Queue a product for each member of strided batches, one after another on the stream.
+
+        The kernels compute one product a launch, and the kernel is chosen for that product alone: a batch of small
+        products leaves most of a GPU idle, where a batched kernel would fill it. What is saved is the rest of
+        a call for each member.
+
+        Args:
+            alpha: α of every product.
+            A: As `gemm` takes it, with a first dimension for the batch: each ``A[i]`` is column-major. All members may
+                be one matrix, by a stride of 0.
+            B: The same.
+            beta: β of every product.
+            C: The same; its members share no element.
+            stream: As `gemm` takes it.
+            workspace: As `gemm` takes it; the members use it in turn.
+
+        Raises:
+            UserError: As `gemm`; or the batches differ in length, or a stride is not a multiple of 16 bytes.
+            MissingToolError: As `gemm`.
+            DriverError: As `gemm`.
+        """
+        self._run(self._batches, (A, B, C), (alpha, beta), stream, workspace)
+
+    def workspace_bytes(
+        self,
+        m: int,
+        n: int,
+        k: int,
+        *,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        leading: tuple[int, int, int] | None = None,
+    ) -> int:
+        """Return how many bytes of scratch a product needs, mostly 0. Needs no GPU.
+
+        Args:
+            m: Rows of C.
+            n: Columns of C.
+            k: Length of the sums.
+            alpha: α, on which the launches of some kernels depend.
+            beta: β, likewise.
+            leading: Leading dimensions of A, B and C; None for matrices without padding.
+
+        Raises:
+            UserError: It is not a size, or a leading dimension is too small.
+        """
+        form = sized_form(m, n, k, leading, self.library)
+        return self._planned(form, (_factor("alpha", alpha), _factor("beta", beta))).workspace_bytes
+
+    def prepare(
+        self,
+        m: int,
+        n: int,
+        k: int,
+        *,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        leading: tuple[int, int, int] | None = None,
+        stream: object = None,
+        scratch: bool = True,
+    ) -> None:
+        """Load and allocate what a product needs in the current context, so that its first call only queues.
+
+        Args:
+            m: Rows of C.
+            n: Columns of C.
+            k: Length of the sums.
+            alpha: α, on which the launches of some kernels depend.
+            beta: β, likewise.
+            leading: Leading dimensions of A, B and C; None for matrices without padding.
+            stream: The stream of the call that is prepared, as `gemm` takes it.
+            scratch: Allocate the stream's workspace; not needed where the call brings its own.
+
+        Raises:
+            UserError: It is not a size, a leading dimension is too small, or the stream is captured already.
+            MissingToolError: As `gemm`.
+            DriverError: As `gemm`.
+        """
+        form, handle = sized_form(m, n, k, leading, self.library), stream_handle(stream)
+        factors = _factor("alpha", alpha), _factor("beta", beta)
+        current = self._contexts.current()
+        with nullcontext(current) if current else self._contexts.pushed(None) as context:
+            context.queue(handle).prepare(form, factors, scratch=scratch)
+
+    def _run(
+        self,
+        forms: _Forms,
+        arrays: tuple[object, object, object],
+        factors: tuple[float, float],
+        stream: object,
+        workspace: object,
+    ) -> None:
+        """Check a call and queue it. What is known of arrays of the same forms is looked up."""
+        operands: tuple[Operand, ...]
+        operands = one, other, result = operand("A", arrays[0]), operand("B", arrays[1]), operand("C", arrays[2])
+        key = one[1], other[1], result[1]
+        form = forms.known.get(key) or forms.new(key)
+        pointers = at_a, at_b, at_c = one[0], other[0], result[0]
+        a_span, b_span, c_span = form.spans
+        if (
+            (at_a | at_b | at_c) % 16
+            or at_a - c_span < at_c < at_a + a_span  # some address lies between those of both, maybe of no element
+            or at_b - c_span < at_c < at_b + b_span
+            or form.count > 1
+        ):
+            check_places(form, pointers)
+        if type(factors[0]) is not float or type(factors[1]) is not float:
+            factors = _factor("alpha", factors[0]), _factor("beta", factors[1])
+        handle = 0 if stream is None else stream_handle(stream)
+        room = None
+        if workspace is not None:
+            scratch = operand("workspace", workspace)
+            room = scratch[0], workspace_room(scratch, form, pointers)
+            operands = (*operands, scratch)
+        context = self._contexts.current()
+        if context is not None:
+            _queue(context, handle, form, operands, factors, room=room)
+            return
+        with self._contexts.pushed(at_a) as context:
+            _queue(context, handle, form, operands, factors, room=room)
+
+    def _planned(self, form: CallForm, factors: tuple[float, float]) -> CallPlan:
+        return self._plan(*form.point, *factors)
 
     @cached_property
-    def _device(self) -> _Device:
-        return _Device(self.library, self.folder, self._cubins)
+    def _contexts(self) -> Contexts:
+        with self._lock:
+            return self.__dict__.get("_contexts") or Contexts(self._stored, self._planned)
 
 
-_POINT = (*SIZES, *FACTORS)
+def _queue(
+    context: LoadedContext,
+    handle: int,
+    form: CallForm,
+    operands: tuple[Operand, ...],
+    factors: tuple[float, float],
+    *,
+    room: tuple[int, int] | None,
+) -> None:
+    """Queue a call in the current context, unless an array cannot be reached there."""
+    a, b, c = operands[:3]
+    if not a[3] == b[3] == c[3] == context.trusted or room:
+        for name, one in zip(_OPERANDS, operands, strict=False):
+            context.check_reach(name, one)
+    queue = context.queue(handle)
+    if not a[2] is b[2] is c[2] is None or room:
+        own = handle or LEGACY_STREAM
+        others = {one[2] or LEGACY_STREAM for one in operands if one[2] is not None} - {own}
+        if others:
+            queue.wait_for(sorted(others))
+    queue.run(form, (a[0], b[0], c[0]), factors, room)
 
 
-def load(path: Path | str) -> Dispatcher:
-    """Load a library from its JSON, or from the folder that holds it.
+def _factor(name: str, value: object) -> float:
+    """Return alpha or beta as Python's number.
+
+    Raises:
+        UserError: It is none; an array on the GPU would have to be waited for.
+    """
+    if isinstance(value, int | float | np.integer | np.floating):
+        return float(value)
+    raise UserError(
+        f"{name} is not a number of the host",
+        key=name,
+        found=type(value).__name__,
+        accepted="a number of Python's or NumPy's: the kernels take it by value, so one on the GPU cannot be passed",
+    )
+
+
+class _Forms:
+    """What is known of three arrays, apart from their places."""
+
+    def __init__(self, library: Library, reader: Callable[[tuple[Form, Form, Form], str, str], CallForm]) -> None:
+        self.known: dict[tuple[Form, Form, Form], CallForm] = {}
+        self._library, self._reader = library, reader
+
+    def new(self, forms: tuple[Form, Form, Form]) -> CallForm:
+        """Read three forms."""
+        made = for_library(self._reader(forms, self._library.dtype, self._library.layout), self._library)
+        if len(self.known) >= _MOST_PLANS:
+            self.known.clear()
+        self.known[forms] = made
+        return made
+
+
+class LayoutDispatcher:
+    """Libraries of one element type for several layouts. Its methods are those of `Dispatcher`, with a layout each.
+
+    ``layout`` holds the BLAS letters of A and B: where the first is t, A is stored k x m; where the second is, B n x k.
+    A method raises a UserError where there is no library for the layout.
+    """
+
+    def __init__(self, dispatchers: Iterable[Dispatcher]) -> None:
+        """Keep them by layout.
+
+        Raises:
+            UserError: Two have the same layout, or their element types differ.
+        """
+        self.layouts: dict[str, Dispatcher] = {}
+        for one in dispatchers:
+            first = next(iter(self.layouts.values()), one)
+            if one.library.layout in self.layouts or one.library.dtype != first.library.dtype:
+                raise UserError(
+                    "the place holds libraries that do not belong together",
+                    at=Location(one.folder),
+                    found=f"{one.library.name} beside {first.library.name}",
+                    accepted="libraries of one element type, one for each layout",
+                )
+            self.layouts[one.library.layout] = one
+
+    def select(self, m: int, n: int, k: int, layout: str = "nn") -> str:
+        """Return the name of the kernel for a size; see `Picker.select`."""
+        return self._of(layout).select(m, n, k)
+
+    def gemm(
+        self,
+        alpha: float,
+        A: object,  # noqa: N803 - BLAS's name
+        B: object,  # noqa: N803 - BLAS's name
+        beta: float,
+        C: object,  # noqa: N803 - BLAS's name
+        *,
+        layout: str = "nn",
+        stream: object = None,
+        workspace: object = None,
+    ) -> None:
+        """Queue ``C ← α op(A) op(B) + β C``; see `Dispatcher.gemm`."""
+        self._of(layout).gemm(alpha, A, B, beta, C, stream=stream, workspace=workspace)
+
+    def gemm_batched(
+        self,
+        alpha: float,
+        A: object,  # noqa: N803 - BLAS's name
+        B: object,  # noqa: N803 - BLAS's name
+        beta: float,
+        C: object,  # noqa: N803 - BLAS's name
+        *,
+        layout: str = "nn",
+        stream: object = None,
+        workspace: object = None,
+    ) -> None:
+        """Queue a product for each member of strided batches; see `Dispatcher.gemm_batched`."""
+        self._of(layout).gemm_batched(alpha, A, B, beta, C, stream=stream, workspace=workspace)
+
+    def workspace_bytes(self, m: int, n: int, k: int, *, layout: str = "nn", **options: Any) -> int:  # noqa: ANN401 - several
+        """Return how many bytes of scratch a product needs; see `Dispatcher.workspace_bytes`."""
+        return self._of(layout).workspace_bytes(m, n, k, **options)
+
+    def prepare(self, m: int, n: int, k: int, *, layout: str = "nn", **options: Any) -> None:  # noqa: ANN401 - several
+        """Load and allocate what a product needs; see `Dispatcher.prepare`."""
+        self._of(layout).prepare(m, n, k, **options)
+
+    def _of(self, layout: str) -> Dispatcher:
+        if layout not in self.layouts:
+            raise UserError("there is no library for this layout", key="layout", found=layout, accepted=[*self.layouts])
+        return self.layouts[layout]
+
+
+def load(path: Path | str) -> Dispatcher | LayoutDispatcher:
+    """Load a library, or several that differ in their layouts.
+
+    Args:
+        path: A library's JSON or archive; a folder that holds either, or several; or the name of a library that comes
+            with lab.
 
     Raises:
         UserError: There is no library, or the file is not one.
     """
-    file = Path(path)
-    if file.is_dir():
-        found = sorted(file.glob("*.json"))
-        if len(found) != 1:
-            names = [f.name for f in found]
-            raise UserError(
-                "the folder does not hold exactly one library",
-                at=Location(file),
-                found=names,
-                accepted="a folder with one JSON file, or that file",
-            )
-        file = found[0]
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"the library cannot be read: {error}", at=Location(file)) from error
-    return Dispatcher(from_json(text, file), file.parent)
-
-
-class _Device:
-    """Modules, functions and workspace, in the context that is current at first use, else the primary one."""
-
-    def __init__(self, library: Library, folder: Path, cubins: Mapping[str, bytes]) -> None:
-        """Find PyCUDA and a context.
-
-        Raises:
-            MissingToolError: One of them is missing.
-        """
-        try:
-            cuda: Any = importlib.import_module("pycuda.driver")
-            cuda.init()
-            self._context: Any = cuda.Context.get_current() or cuda.Device(0).retain_primary_context()
-        except ImportError as error:
-            raise MissingToolError("gemm needs PyCUDA: python -m pip install 'lab[gpu]'") from error
-        except cuda.Error as error:
-            raise MissingToolError(f"gemm needs an NVIDIA GPU: {error}") from error
-        self._cuda, self._library, self._folder, self._cubins = cuda, library, folder, cubins
-        self._process = os.getpid()
-        self._allowed: dict[tuple[int, str, str], int] = {}
-        self._modules: dict[int, Any] = {}
-        self._functions: dict[tuple[int, str, str], Any] = {}
-        self._workspace: Any = None
-        self._room = 0
-
-    @contextmanager
-    def current(self) -> Iterator[None]:
-        """Make a context current where none is, and take it off PyCUDA's stack again.
-
-        PyCUDA aborts the process that ends with a context on its stack.
-        """
-        if os.getpid() != self._process:
-            raise UserError(
-                "the process was forked after the library's first call, and contexts of CUDA do not survive that",
-                at=Location(self._folder),
-                accepted="a process that is spawned, or a library that is loaded and called in the new process alone",
-            )
-        if self._cuda.Context.get_current() is not None:
-            yield
-            return
-        self._context.push()
-        try:
-            yield
-        finally:
-            self._cuda.Context.pop()
-
-    def wait(self, matrices: Iterable[Matrix], stream: Any) -> None:  # noqa: ANN401 - PyCUDA has no types
-        """Wait for contents that are still being written on another stream, as the interface demands."""
-        own = stream.handle if stream is not None else _LEGACY_STREAM
-        if any(x.stream not in (None, own) for x in matrices):
-            self._cuda.Context.synchronize()
-
-    def run(self, made: CallPlan, pointers: Mapping[str, int], stream: Any) -> None:  # noqa: ANN401 - PyCUDA has no types
-        """Queue the launches of a plan."""
-        base = self._scratch(made.workspace_bytes)
-        addresses = {**pointers, **{buffer.name: base + buffer.offset for buffer in made.buffers}}
-        for buffer in made.buffers:
-            if buffer.zero:
-                self._cuda.memset_d8_async(addresses[buffer.name], 0, buffer.bytes, stream)
-        for step in made.steps:
-            values = [addresses[v] if isinstance(v, str) else v for v in step.values]
-            function = self._function(made.kernel, step)
-            function.prepared_async_call(step.grid, step.block, stream, *values, shared_size=step.shared_bytes)
-
-    def _scratch(self, size: int) -> int:
-        """Return the workspace, grown if need be; freeing the old one waits until the GPU no longer uses it."""
-        if size > self._room:
-            self._workspace = self._cuda.mem_alloc(size)
-            self._room = size
-        return int(self._workspace) if self._workspace is not None else 0
-
-    def _function(self, number: int, step: CallStep) -> Any:  # noqa: ANN401 - PyCUDA has no types
-        key = (number, step.entry, step.codes)
-        if key not in self._functions:
-            function = self._module(number, self._library.kernels[number]).get_function(step.entry)
-            function.prepare(step.codes)
-            self._functions[key] = function
-        found = self._functions[key]
-        if step.shared_bytes > self._allowed.get(key, 0):  # above 48 KiB, static memory included, a kernel must ask
-            found.set_attribute(self._cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, step.shared_bytes)
-            self._allowed[key] = step.shared_bytes
-        return found
-
-    def _module(self, number: int, kernel: LibraryKernel) -> Any:  # noqa: ANN401 - PyCUDA has no types
-        if number not in self._modules:
-            if kernel.cubin not in self._cubins:
-                raise UserError("the library lacks a cubin", at=Location(self._folder / kernel.cubin), key=kernel.name)
-            self._modules[number] = self._cuda.module_from_buffer(self._cubins[kernel.cubin])
-        return self._modules[number]
+    found = [Dispatcher(one) for one in stored(path)]
+    return found[0] if len(found) == 1 else LayoutDispatcher(found)

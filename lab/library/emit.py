@@ -4,18 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from lab.base.elements import ELEMENT_BYTES
 from lab.base.errors import Location, UserError
-from lab.base.expressions import Scalar
+from lab.base.expressions import Scalar, evaluate, names_in
 from lab.base.files import write_atomically
 from lab.library.grid import LARGEST
 from lab.library.meaning import Meaning, interpreted
+from lab.library.nested import nested_tests, remainders
 from lab.library.package import ALIGNMENT, POINTERS, Library, LibraryKernel, LibraryLaunch, to_json
 from lab.library.tree import SPLIT_AXES, VECTOR
+
+
+class Selection(StrEnum):
+    """How the emitted C picks a kernel; every form picks the same one."""
+
+    NESTED = "nested"
+    """Nested tests, and a memory for each thread of the sizes that it asked for, as in the Tensile paper. It is the
+    faster one, as `benchmarks/select_speed.py` shows."""
+
+    TABLE = "table"
+    """A loop over a table of thresholds, and a binary search in one of exact sizes. It keeps nothing between calls."""
+
+
+_REMEMBERED_BITS = 10
+"""Of the number of sizes that a thread remembers: 1024 of them take 16 KiB."""
 
 _REAL = {"float32": "float", "float64": "double"}
 _C_TYPES = {**_REAL, "int32": "int32_t", "int64": "int64_t", "uint32": "uint32_t", "uint64": "uint64_t"}
@@ -29,13 +46,16 @@ _TEMPLATES = Environment(
 )
 
 
-def write(library: Library, cubins: Mapping[str, bytes], folder: Path) -> tuple[Path, ...]:
+def write(
+    library: Library, cubins: Mapping[str, bytes], folder: Path, selection: Selection = Selection.NESTED
+) -> tuple[Path, ...]:
     """Write the folder: ``<name>.json``, ``.py``, ``.h``, ``.c`` and a cubin for each kernel.
 
     Args:
         library: What is written.
         cubins: Machine code by the kernels' names.
         folder: Made where it is missing; the JSON, by which it is loaded, comes last.
+        selection: How the C picks a kernel.
 
     Returns:
         The files.
@@ -49,7 +69,8 @@ def write(library: Library, cubins: Mapping[str, bytes], folder: Path) -> tuple[
             raise UserError("a kernel has no machine code", key="cubins", found=kernel.name, accepted=sorted(cubins))
         if files.setdefault(kernel.cubin, cubins[kernel.name]) != cubins[kernel.name]:
             raise UserError("two kernels share a file", key="cubin", found=kernel.cubin)
-    texts = {"h": to_header(library), "c": to_source(library), "py": to_python(library), "json": to_json(library)}
+    source = to_source(library, selection)
+    texts = {"h": to_header(library), "c": source, "py": to_python(library), "json": to_json(library)}
     files |= {f"{library.name}.{suffix}": text.encode() for suffix, text in texts.items()}
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
@@ -67,8 +88,12 @@ def to_header(library: Library) -> str:
     return _rendered("library.h.j2", library)
 
 
-def to_source(library: Library) -> str:
+def to_source(library: Library, selection: Selection = Selection.NESTED) -> str:
     """Return the C source: selection, and launches through the driver API.
+
+    Args:
+        library: What is written.
+        selection: How a kernel is picked.
 
     Raises:
         UserError: C cannot compute one of the kernels' expressions.
@@ -79,14 +104,19 @@ def to_source(library: Library) -> str:
         for entry in dict.fromkeys(launch.entry for launch in kernel.launches)
     ]
     number = {key: i for i, key in enumerate(functions)}
+    shared = [_shared_at_open(library.kernels[i], entry) for i, entry in functions]
     kernels = [_kernel(i, kernel, number) for i, kernel in enumerate(library.kernels)]
     return _rendered(
         "library.c.j2",
         library,
-        functions=functions,
+        functions=[(*function, count) for function, count in zip(functions, shared, strict=True)],
         kernels=kernels,
         alignment=ALIGNMENT,
         vector=VECTOR,
+        nested=selection is Selection.NESTED,
+        tests=nested_tests(library.logic) if selection is Selection.NESTED else (),
+        remainders=remainders(library.logic),
+        remembered_bits=_REMEMBERED_BITS,
         a_shape="p->m, p->k" if library.layout[0] == "n" else "p->k, p->m",
         b_shape="p->k, p->n" if library.layout[1] == "n" else "p->n, p->k",
     )
@@ -141,8 +171,22 @@ def _launch(launch: LibraryLaunch, function: int) -> dict[str, object]:
         "grid": [to_c(e) for e in launch.grid],
         "block": [to_c(e) for e in launch.block],
         "shared": to_c(launch.shared_bytes),
+        "asks": _constant(launch.shared_bytes) is None,
         "arguments": [_argument(name, kind) for name, kind in launch.arguments],
     }
+
+
+def _shared_at_open(kernel: LibraryKernel, entry: str) -> int:
+    """Return the bytes of dynamic shared memory that a function has at every size, so that it asks for them once."""
+    return max(_constant(one.shared_bytes) or 0 for one in kernel.launches if one.entry == entry)
+
+
+def _constant(expression: str) -> int | None:
+    """Return the value of an expression without sizes and factors; None for one that has them."""
+    at = Location("<library>")
+    if names_in(expression, at=at, key=expression):
+        return None
+    return int(evaluate(expression, {}, at=at, key=expression))
 
 
 def _argument(name: str, kind: str) -> dict[str, str]:

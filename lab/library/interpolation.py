@@ -12,12 +12,19 @@ sizes, where the number of blocks and the blocks of the fullest SM weigh most. S
 divide get a factor of their own: kernels copy vectors of 4 elements where they may. The fastest of many guesses is
 likely to be wrong, so a time is assumed to be longer the less is known of it: far from measured sizes, and where 4
 does not divide a dimension and the kernel was never measured in that case.
+
+A stair errs by some tenths where few of a kernel's times are near, and among hundreds of kernels one whose stair is too
+low wins. What the kernels lost at the nearest measured sizes, each against the fastest there, errs less, and knows no
+steps. A time between sizes is a mean of the two, in logarithms, with the share that loses least at measured sizes that
+are left out in turn.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise, product
 
 import numpy as np
@@ -39,6 +46,11 @@ _AROUND = 48
 """A kernel that was measured at none of this many nearest sizes is taken to be too slow there. Of 6, 12, 24 and 48 the
 last lost the least: a kernel that wins where 4 does not divide a dimension may have been left out where 4 does."""
 
+_AROUND_SCATTERED = 12
+"""The same between random sizes, where 48 reach over most of the box. With 48 a kernel of 256 x 128 tiles, timed at
+large products alone, was picked for small ones: at 80 held-out sizes of four layouts (240 measured ones, some 100
+kernels of an H200) the loss was 296 %; with 5, 8, 12 and 16 it is 5.4 to 6.3 %."""
+
 _LEAST_FILLED = 0.7
 """The least share of the SMs that clusters fill: groups of 16 SMs hold two clusters of 6 blocks, on 12 of them."""
 
@@ -50,7 +62,21 @@ _FINE, _FINE_UNTIL, _COARSE = 16, 512, 64
 or so small that other kernels win."""
 
 _MOST_CELLS = 1 << 14
-"""The most cells of the grid; beyond, steps are doubled. A cell has up to 4 sizes, each with a time for each kernel."""
+"""The most cells of a grid; beyond, steps are doubled. A cell has up to 4 sizes, each with a time for each kernel."""
+
+_MOST_DEPTHS = 64
+"""More different k than grids have: sizes were drawn at random."""
+
+_DRAWN = 1 << 16
+"""Sizes that are drawn between random ones. At 40 held-out sizes of each of two layouts (360 measured ones, some 110
+kernels of an H200) the ends of 5,415 cells in all alignments lost 13.2 and 8.4 %, 40,000 random sizes 8.2 and 6.5 %,
+80,000 7.1 and 7.4 %."""
+
+_OCTAVE, _DEEP_OCTAVE = 8, 4
+"""Thresholds in a doubling of m and n, and of k: time grows with k without steps."""
+
+_SMALLEST = (1, 2, 4, 8)
+"""Thresholds on m and n below the first step, between random sizes."""
 
 _OTHER_CLASS = 1.0
 """Distance between a size that 4 divides and one that 4 does not divide, in doublings of a dimension."""
@@ -72,6 +98,44 @@ deviation above the median. With this and `_DOUBT`, 1.6 % instead of 2.0 % were 
 
 _NEAR = 0.05
 """Distance, in doublings, below which measured sizes have nearly the same weight."""
+
+_PEERS = 32
+"""How many measured sizes tell what kernels lose against the fastest, by a fit that is linear in the logarithms of m, n
+and k. At the 80 held-out sizes of `_DRAWN` the mean of 8 sizes lost 7.2 % without a tree, the fit to 16, 24, 32 and 40
+lost 7.2, 6.3, 5.7 and 6.8 %."""
+
+_FLAT = 0.3
+"""How much the fit prefers losses that do not change with a dimension (ridge). 0.1 lost as little."""
+
+_STEEP = 0.03
+"""The same for the fit to the fastest times. At sizes that were left out it erred by 10 % (median), and 5 % of the
+fastest times were below 0.65 of it; 0.003, 0.1 and 0.3 erred as much."""
+
+_LEAST_OF_FASTEST = 0.6
+"""A stair that promises less than this share of the expected fastest time is wrong: with a dozen times, far away, it
+may promise more than the GPU's peak. At those 80 held-out sizes it does not matter."""
+
+_SHARES = (0.0, 1 / 3, 1 / 2, 2 / 3, 4 / 5)
+"""What share these losses may have in the logarithm of a time; the rest is the stair's. On a dense grid with exact
+stairs they blur the steps; at the held-out sizes of `_DRAWN` stairs alone lost 21.5 %, and a mean with a share of 2/3
+of 8 sizes' losses 7.2 %."""
+
+_FOLDS = 4
+"""Parts of the measured sizes; each is left out in turn and the share is taken that loses least there."""
+
+_COMPLETE = 0.5
+"""Least share of the kernels that were timed at a size which is left out: where races left out more, what a wrong
+kernel loses is unknown."""
+
+_ABSENT = 0.8
+"""Logarithm of the slowdown of a kernel that was left out at a size: races leave out what is slow. At complete sizes
+that were left out in turn, 0.6, 0.8 and 1.0 lost 4.3, 3.2 and 3.2 %."""
+
+_PEERS_CLASS = 0.5**0.5
+"""Distance, in doublings of a dimension, between one that 4 divides and one that it does not divide."""
+
+_PEERS_NEAR = 0.5
+"""Distance, in doublings, below which their sizes have nearly the same weight."""
 
 _Sizes = NDArray[np.int64]
 
@@ -124,15 +188,11 @@ def fill(measured: Grid, stairs: Mapping[str, Stair], sms: int, cold: Collection
     kernels = [i for i, name in enumerate(measured.kernels) if often[i] and name in stairs]
     if not kernels:
         return None
+    fitting = _Fitting(times[:, kernels], tuple(stairs[measured.kernels[i]] for i in kernels), known, sms)
     edges = _edges(sizes)
     points = known.joined(_alike(known, _between(edges, sizes)))
-    fitted = {i: _fit(known, times[:, i], stairs[measured.kernels[i]], sms) for i in kernels}
-    usual = _usual([one.factors for one in fitted.values()])
     filled = np.full((len(points), len(measured.kernels)), np.nan)
-    near = _neighbours(sizes, points.sizes, _AROUND)
-    for i, one in fitted.items():
-        tried = np.asarray(np.isfinite(times[:, i])[near].any(axis=1))
-        filled[tried, i] = one.at(points.some(tried), usual)
+    filled[:, kernels] = _mixed(fitting.stairs_at(points), fitting.losses_at(points), _share(fitting))
     rows = np.isfinite(times)
     filled[: len(known)][rows] = times[rows]
     some = np.isfinite(filled).any(axis=1)
@@ -261,6 +321,109 @@ def _fit(points: _Points, times: Floats, stair: Stair, sms: int) -> _Fit:
     return min(fits, key=lambda one: float(np.square(one.rest).sum()))
 
 
+@dataclass(frozen=True)
+class _Fitting:
+    """What is known of kernels that have stairs.
+
+    Attributes:
+        times: Sizes x kernels, in ms; NaN or infinity where a kernel was not measured.
+        stairs: Of the kernels.
+        known: The sizes.
+        sms: SMs of the GPU.
+    """
+
+    times: Floats
+    stairs: tuple[Stair, ...]
+    known: _Points
+    sms: int
+
+    def without(self, left_out: NDArray[np.bool_]) -> _Fitting:
+        return replace(self, times=self.times[~left_out], known=self.known.some(~left_out))
+
+    def stairs_at(self, points: _Points) -> Floats:
+        """Return times by the kernels' stairs, points x kernels; NaN where a kernel is taken to be too slow."""
+        often = np.flatnonzero(np.isfinite(self.times).sum(axis=0) >= LEAST_TIMES)
+        fitted = {i: _fit(self.known, self.times[:, i], self.stairs[i], self.sms) for i in often.tolist()}
+        usual = _usual([one.factors for one in fitted.values()])
+        found = np.full((len(points), len(self.stairs)), np.nan)
+        around = _AROUND_SCATTERED if _scattered(self.known.sizes) else _AROUND
+        near = _neighbours(self.known.sizes, points.sizes, around)
+        for i, one in fitted.items():
+            tried = np.asarray(np.isfinite(self.times[:, i])[near].any(axis=1))
+            found[tried, i] = one.at(points.some(tried), usual)
+        least = _LEAST_OF_FASTEST * self.fastest_at(points)[:, None]
+        return np.where(found < least, least, found)
+
+    def losses_at(self, points: _Points) -> Floats:
+        """Return what kernels lose against the fastest around points: logarithms, points x kernels."""
+        lost = np.nan_to_num(self.lost, nan=_ABSENT)
+        shares, near = self._fits(points, _FLAT)
+        found = np.zeros((len(points), len(self.stairs)))
+        for own, of in zip(shares.T, near.T, strict=True):
+            found += own[:, None] * lost[of]
+        return found
+
+    def fastest_at(self, points: _Points) -> Floats:
+        """Return the time that the fastest kernel is expected to take at points."""
+        times = np.where(np.isfinite(self.times), self.times, np.nan)
+        fastest = np.log(np.fmin.reduce(times, axis=1))
+        shares, near = self._fits(points, _STEEP)
+        found: Floats = np.exp((shares * fastest[near]).sum(axis=1))
+        return found
+
+    def _fits(self, points: _Points, flat: float) -> tuple[Floats, NDArray[np.intp]]:
+        """Return the shares that measured sizes have in a local fit at points, and their indices: points x sizes.
+
+        The fit is linear in the logarithms of m, n and k, and prefers by `flat` not to change with them.
+        """
+        tree = cKDTree(_peers(self.known.sizes))
+        distance, near = tree.query(_peers(points.sizes), k=min(_PEERS, len(self.known)), workers=-1)
+        distance, near = distance.reshape(len(points), -1), near.reshape(len(points), -1)
+        weight = 1 / np.square(distance + _PEERS_NEAR)
+        weight /= weight.sum(axis=1, keepdims=True)
+        away = np.log2(self.known.sizes)[near] - np.log2(points.sizes)[:, None]
+        features = np.concatenate([np.ones((*near.shape, 1)), away], axis=2)
+        weighted = (weight[:, :, None] * features).transpose(0, 2, 1)
+        normal = weighted @ features + np.diag([0.0, flat, flat, flat])
+        return np.linalg.solve(normal, weighted)[:, 0], near  # the constant is the fit at the point
+
+    @cached_property
+    def lost(self) -> Floats:
+        """What kernels lose against the fastest, sizes x kernels: logarithms, NaN where one was not measured."""
+        times = np.where(np.isfinite(self.times), self.times, np.nan)
+        found: Floats = np.log(times / np.fmin.reduce(times, axis=1)[:, None])
+        return found
+
+
+def _peers(sizes: _Sizes) -> Floats:
+    return np.column_stack([np.log2(sizes), _PEERS_CLASS * (sizes % VECTOR == 0)])
+
+
+def _mixed(stairs: Floats, losses: Floats, share: float) -> Floats:
+    """Return means of two times, n x kernels: the stairs', and the fastest of these with what kernels lose nearby."""
+    fastest = np.fmin.reduce(np.log(stairs), axis=1)[:, None]
+    mixed: Floats = np.exp((1 - share) * np.log(stairs) + share * (fastest + losses))
+    return mixed
+
+
+def _share(fitting: _Fitting) -> float:
+    """Return the share of `_SHARES` that loses least at measured sizes that are left out in turn."""
+    complete = np.flatnonzero(np.isfinite(fitting.times).mean(axis=1) >= _COMPLETE)
+    total = dict.fromkeys(_SHARES, 0.0)
+    for fold in np.array_split(np.random.default_rng(0).permutation(complete), _FOLDS):
+        out = np.isin(np.arange(len(fitting.known)), fold)
+        kept, points = fitting.without(out), fitting.known.some(out)
+        if not len(points) or not len(kept.known):
+            continue
+        stairs, losses = kept.stairs_at(points), kept.losses_at(points)
+        some = np.isfinite(stairs).any(axis=1)
+        real = np.nan_to_num(fitting.lost[out][some], nan=_ABSENT)
+        for share in _SHARES:
+            picked = np.nanargmin(_mixed(stairs, losses, share)[some], axis=1)
+            total[share] += float(real[np.arange(len(picked)), picked].sum())
+    return min(total, key=lambda share: (total[share], share))
+
+
 def _usual(known: Sequence[Floats]) -> Floats:
     """Return a rather high factor of the kernels that have one, for each class; 0 where no kernel has one."""
     usual = np.zeros(_CLASSES)
@@ -301,6 +464,8 @@ def _alike(known: _Points, sizes: _Sizes) -> _Points:
 
 def _edges(known: _Sizes) -> tuple[tuple[int, ...], ...]:
     """Return cells: of m and n as kernels' tiles divide them, of k as it was measured, and half way between."""
+    if _scattered(known):
+        return _scattered_edges(known)
     coarser = 1
     while True:
         m, n = (_steps(int(known[:, axis].max()), coarser) for axis in (0, 1))
@@ -308,6 +473,25 @@ def _edges(known: _Sizes) -> tuple[tuple[int, ...], ...]:
         if np.prod([len(own) for own in found]) <= _MOST_CELLS or coarser > 1 << 20:
             return found
         coarser *= 2
+
+
+def _scattered(known: _Sizes) -> bool:
+    """Say whether sizes form no grid."""
+    return len(np.unique(known[:, 2])) > _MOST_DEPTHS
+
+
+def _scattered_edges(known: _Sizes) -> tuple[tuple[int, ...], ...]:
+    """Return where thresholds may stand between sizes that form no grid: even in the logarithms beyond 8 steps."""
+    last = known.max(axis=0)
+    low = (*_SMALLEST, *range(_FINE, 9 * _FINE, _FINE))
+
+    def along(axis: int) -> tuple[int, ...]:
+        steps = math.ceil(_OCTAVE * math.log2(max(1.0, last[axis] / low[-1])))
+        beyond = (low[-1] * 2 ** (step / _OCTAVE) for step in range(1, steps + 1))
+        return (*low, *(-(-round(edge) // _FINE) * _FINE for edge in beyond))
+
+    steps = range(math.ceil(_DEEP_OCTAVE * math.log2(last[2])) + 1)
+    return along(0), along(1), tuple(sorted({round(2 ** (step / _DEEP_OCTAVE)) for step in steps}))
 
 
 def _steps(last: int, coarser: int) -> tuple[int, ...]:
@@ -324,13 +508,30 @@ def _halves(values: NDArray[np.int64]) -> tuple[int, ...]:
 
 
 def _between(edges: Sequence[Sequence[int]], known: _Sizes) -> _Sizes:
-    """Return sizes of every cell: its end, and one less along each dimension where such a size was measured."""
+    """Return sizes between measured ones.
+
+    Of a grid these are the end of every cell, and one less along m and n where such a size was measured. Of random
+    sizes, further ones of the same kind: even in the logarithms, with as many multiples of `VECTOR`.
+    """
+    if _scattered(known):
+        return _drawn(known)
     seen = set(map(tuple, (known[:, :2] % VECTOR == 0).tolist()))
+    taken = set(map(tuple, known.tolist()))
     sizes: list[Size] = []
-    taken = {tuple(size) for size in known.tolist()}
     for whole_m, whole_n in sorted(seen):
         for m, n, k in product(*edges):
             size = (m if whole_m else m - 1, n if whole_n else n - 1, k)
             if size not in taken:
                 sizes.append(size)
+    return np.array(sizes, dtype=np.int64).reshape(-1, 3)
+
+
+def _drawn(known: _Sizes) -> _Sizes:
+    rng = np.random.default_rng(0)
+    low, high = known.min(axis=0), known.max(axis=0)
+    drawn = np.exp(rng.uniform(np.log(low), np.log(high + 1), (_DRAWN, 3))).astype(np.int64)
+    whole = rng.random(drawn.shape) < (known % VECTOR == 0).mean(axis=0)
+    drawn = np.clip(np.where(whole, np.maximum(drawn // VECTOR, 1) * VECTOR, drawn), low, high)
+    taken = set(map(tuple, known.tolist()))
+    sizes = [size for size in dict.fromkeys(map(tuple, drawn.tolist())) if size not in taken]
     return np.array(sizes, dtype=np.int64).reshape(-1, 3)

@@ -18,7 +18,7 @@ from lab.library.tree import Logic
 from lab.templates.front_matter import ARGUMENT_TYPES, TENSOR_MAP
 from lab.templates.sequence import Condition, DeclaredBuffer, DeclaredLaunch
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the JSON's shape; a file of another version is refused."""
 
 ALIGNMENT = 256
@@ -119,6 +119,27 @@ class LibraryKernel:
         return tuple(DeclaredBuffer(one.name, one.dtype, one.elements, one.zero) for one in self.workspace)
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredSize:
+    """The library's fastest kernel at a size where its kernels were timed.
+
+    Attributes:
+        m: Rows of C.
+        n: Columns of C.
+        k: Length of the sums.
+        kernel: Number of the kernel.
+        ms: Its median time.
+        cublas_ms: That of cuBLAS; None where it was not timed.
+    """
+
+    m: int
+    n: int
+    k: int
+    kernel: int
+    ms: float
+    cublas_ms: float | None = None
+
+
 @dataclass(frozen=True)
 class Library:
     """Everything but the machine code.
@@ -134,6 +155,7 @@ class Library:
         logic: What picks one.
         loss: What the logic loses over the sizes that it was grown over.
         held_out: The same over sizes between them; None where there were none.
+        measured: What its kernels reached, at the sizes that the logic was grown over.
         schema: Version of the JSON.
     """
 
@@ -147,6 +169,7 @@ class Library:
     logic: Logic
     loss: Loss
     held_out: Loss | None = None
+    measured: tuple[MeasuredSize, ...] = ()
     schema: int = field(default=SCHEMA)
 
     def __post_init__(self) -> None:
@@ -163,6 +186,8 @@ class Library:
             )
         if tuple(kernel.name for kernel in self.kernels) != self.logic.kernels:
             raise UserError("the library's kernels are not those of its logic", key="kernels")
+        if any(one.kernel not in range(len(self.kernels)) for one in self.measured):
+            raise UserError("a measured size names a kernel that is not there", key="measured")
         for i, kernel in enumerate(self.kernels):
             _check_kernel(kernel, self.dtype, f"kernels[{i}]")
 

@@ -10,7 +10,7 @@ absolute time the largest sizes alone would decide every split.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -109,12 +109,45 @@ class Logic:
         found = self._exact.get(size)
         if found is not None:
             return found
+        at = self.root
+        for split, below in self._way(size):
+            at = split.below if below else split.rest
+        return ~at
+
+    def reasons(self, m: int, n: int, k: int) -> tuple[str, ...]:
+        """Return what decides about a size, the tightest bounds of each axis: ``64 <= m < 128``, ``k % 4 = 0``.
+
+        Raises:
+            UserError: It is not a size.
+        """
+        size = check_size(m, n, k)
+        if size in self._exact:
+            return ("the size was measured for itself",)
+        bounds: dict[int, tuple[int, int | None]] = {}
+        for split, below in self._way(size):
+            low, high = bounds.get(split.axis, (0, None))
+            if below:
+                high = split.threshold if high is None else min(high, split.threshold)
+            else:
+                low = max(low, split.threshold)
+            bounds[split.axis] = low, high
+        return tuple(_between(SPLIT_AXES[axis], *bounds[axis]) for axis in sorted(bounds))
+
+    def _way(self, size: Size) -> Iterator[tuple[Split, bool]]:
+        """Yield the splits that a size goes through, and whether it is below their thresholds."""
         along = (*size, *(dimension % VECTOR for dimension in size))
         at = self.root
         while at >= 0:
             split = self.splits[at]
-            at = split.below if along[split.axis] < split.threshold else split.rest
-        return ~at
+            below = along[split.axis] < split.threshold
+            yield split, below
+            at = split.below if below else split.rest
+
+
+def _between(axis: str, low: int, high: int | None) -> str:
+    if high is not None and high == low + 1:
+        return f"{axis} = {low}"
+    return f"{f'{low} <= ' if low else ''}{axis}{f' < {high}' if high is not None else ''}"
 
 
 Edges = Sequence[Sequence[int]]

@@ -204,6 +204,7 @@ class MeasuredBench:
             flush=Flush.of(self.timing.cache),
             verify=self.timing.verify,
             warmup_ms=self.timing.warmup_ms,
+            pause_ms=self.timing.pause_ms,
         )
         wanted = list(tasks)
         ground = ground_of(of, wanted, self.seed)

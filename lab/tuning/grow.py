@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -14,10 +14,10 @@ from lab.library import emit, specialise
 from lab.library.arrays import blocks
 from lab.library.grid import Grid, Loss
 from lab.library.interpolation import Filled, Stair, fill
-from lab.library.package import Library, LibraryKernel, TimesKind
+from lab.library.package import Library, LibraryKernel, MeasuredSize, TimesKind
 from lab.library.tree import Logic, build, evaluate
 from lab.measured.timing import Kind
-from lab.store.tuning_model import LibraryFacts, ProblemType, TimingStage
+from lab.store.tuning_model import LibraryFacts, ProblemType, TimingStage, baseline_id
 from lab.tuning.bench import TimingTask
 from lab.tuning.choose import halving
 from lab.tuning.file.load import Tuning
@@ -83,12 +83,51 @@ def library(context: TuningContext, final: FinalStep, folder: Path, source: str)
     picked = {one.facts.name: one for one in final.kernels if one.facts.name in grown.logic.kernels}
     if held:
         _time_held_out(context, final, grown.logic, picked, held)
-    facts = facts_of(context, final, grown)
-    name = f"{asked.name}_{final.type.layout}"
-    made = _package(context, final, facts, name=name, logic=grown.logic, picked=picked, source=source)
-    where = folder / made.name
-    emit.write(made, {name: picked[name].cubin for name in grown.logic.kernels}, where)
-    return WrittenLibrary(where, facts)
+    times = TimesKind.MEASURED if context.bench.kind is Kind.MEASURED else TimesKind.PREDICTED
+    cubins = {name: picked[name].cubin for name in grown.logic.kernels}
+    where = folder / f"{asked.name}_{final.type.layout}"
+    return write(context, final, grown, where, times=times, source=source, cubins=cubins)
+
+
+def write(
+    context: TuningContext,
+    final: FinalStep,
+    grown: Grown,
+    folder: Path,
+    *,
+    times: TimesKind,
+    source: str,
+    cubins: Mapping[str, bytes],
+) -> WrittenLibrary:
+    """Write a library's folder.
+
+    Args:
+        context: The run.
+        final: Kernels and sizes of the problem type.
+        grown: Its logic.
+        folder: The folder; the library has its name.
+        times: Kind of its times.
+        source: Where the times come from, for the library's files.
+        cubins: Machine code of the kernels that the logic picks, by their names.
+    """
+    facts, logic = facts_of(context, final, grown), grown.logic
+    picked = {one.facts.name: one for one in final.kernels if one.facts.name in logic.kernels}
+    made = Library(
+        name=folder.name,
+        dtype=final.type.dtype,  # type: ignore[arg-type]  # a problem type has no other
+        layout=final.type.layout,  # type: ignore[arg-type]
+        arch=picked[logic.kernels[0]].facts.arch,
+        times=times,
+        source=source,
+        kernels=tuple(_launched(picked[one], final.type) for one in logic.kernels),
+        logic=logic,
+        loss=facts.loss,
+        held_out=facts.held_out,
+        measured=_measured(context, final, grown),
+    )
+    asked = context.tuning.library
+    emit.write(made, cubins, folder, emit.Selection(asked.selection) if asked else emit.Selection.NESTED)
+    return WrittenLibrary(folder, facts)
 
 
 def _time_held_out(
@@ -101,29 +140,17 @@ def _time_held_out(
     context.bench.run(TimingStage.HELD_OUT, final.type, tasks, drop=context.drop, baseline=False)
 
 
-def _package(
-    context: TuningContext,
-    final: FinalStep,
-    facts: LibraryFacts,
-    *,
-    name: str,
-    logic: Logic,
-    picked: dict[str, Kernel],
-    source: str,
-) -> Library:
-    """The library as its files describe it."""
-    return Library(
-        name=name,
-        dtype=final.type.dtype,  # type: ignore[arg-type]  # a problem type has no other
-        layout=final.type.layout,  # type: ignore[arg-type]
-        arch=picked[logic.kernels[0]].facts.arch,
-        times=TimesKind.MEASURED if context.bench.kind is Kind.MEASURED else TimesKind.PREDICTED,
-        source=source,
-        kernels=tuple(_launched(picked[one], final.type) for one in logic.kernels),
-        logic=logic,
-        loss=facts.loss,
-        held_out=facts.held_out,
-    )
+def _measured(context: TuningContext, final: FinalStep, grown: Grown) -> tuple[MeasuredSize, ...]:
+    """The fastest of the library's kernels, and cuBLAS, at the sizes that the logic was grown over."""
+    number = {name: i for i, name in enumerate(grown.logic.kernels)}
+    found = []
+    for size, row in _rows(grown.over):
+        own = {name: ms for name, ms in row.items() if name in number}
+        if own:
+            best = min(own, key=lambda name: own[name])
+            beside = context.ledger.of(TimingStage.FINAL, baseline_id(final.type.label), size)
+            found.append(MeasuredSize(*size, number[best], own[best], beside.ms if beside else None))
+    return tuple(found)
 
 
 def grow(context: TuningContext, final: FinalStep) -> Grown | None:

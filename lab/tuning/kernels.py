@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from lab.base.elements import ELEMENT_BYTES
 from lab.base.executor import Executor
 from lab.base.expressions import Scalar
 from lab.base.sizes import Size
@@ -61,7 +62,7 @@ class Kernel:
         for step in steps:
             loop = self.loops.get(step.entry)
             if loop is None:
-                total += pass_ms(gpu, step, size)
+                total += pass_ms(gpu, step, size, ELEMENT_BYTES[self.candidate.group.type.dtype])
                 continue
             prefetch = bool(self.names.get("prefetch_global_read", self.names.get("double_buffer", True)))
             tile = tile_of(self.names, size, math.prod(step.grid))
@@ -171,7 +172,7 @@ class Workshop:
         loops: dict[str, ProductLoop] = {}
         for step in piece.probes:
             used, mix = outcome.build.resources[step.entry], outcome.sass[step.entry]
-            found = loop_of(self.gpu, mix, used, step)
+            found = loop_of(self.gpu, mix, used, step, group.type.dtype)
             if found is None:
                 continue
             if not loops:  # the first probe's is the entry point for aligned sizes

@@ -26,12 +26,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lab.base.elements import ELEMENT_BYTES
 from lab.base.sizes import Size
 from lab.base.warp import SECTOR_BYTES
 from lab.hardware.gpus import Gpu
 from lab.hardware.occupancy import ResourceUse, occupancy
 from lab.isa.mix import KernelMix
 from lab.predict.bounds import LaunchFacts, predict
+from lab.store.tuning_model import block_tile
 from lab.templates.launches import Launch
 
 OVERHEAD_MS = 2e-3
@@ -51,15 +53,17 @@ class ProductLoop:
         blocks: Resident blocks per SM.
         fma: Multiply-accumulates of a thread in one pass over the loop.
         instructions: All instructions of a thread in one pass.
+        element_bytes: Size of an element of A, B and C.
     """
 
     rate: float
     blocks: int
     fma: int
     instructions: int
+    element_bytes: int
 
 
-def loop_of(gpu: Gpu, mix: KernelMix, use: ResourceUse, launch: Launch) -> ProductLoop | None:
+def loop_of(gpu: Gpu, mix: KernelMix, use: ResourceUse, launch: Launch, dtype: str) -> ProductLoop | None:
     """Return what the model needs of a main loop; None where no block fits on an SM or the loop has no fma."""
     threads = math.prod(launch.block)
     predicted = predict(
@@ -69,14 +73,20 @@ def loop_of(gpu: Gpu, mix: KernelMix, use: ResourceUse, launch: Launch) -> Produ
         LaunchFacts(threads, launch.dynamic_shared_bytes, carveout=launch.carveout),
         flops=1,
         bytes_moved=0,
-        dtype="float32",
+        dtype=dtype,
     )
     rates = [bound.tflops for bound in predicted.bounds if bound.name in _LOOP_BOUNDS]
     hot = mix.hot_loop
     if not rates or hot is None or not hot.counts.fma:
         return None
     held = occupancy(gpu.architecture, use, threads, launch.dynamic_shared_bytes, launch.carveout).blocks_per_sm
-    return ProductLoop(min(rates) * 1e12 / gpu.sms, held, hot.counts.by_class[_FMA_CLASS], hot.counts.instructions)
+    return ProductLoop(
+        min(rates) * 1e12 / gpu.sms,
+        held,
+        hot.counts.by_class[_FMA_CLASS],
+        hot.counts.instructions,
+        ELEMENT_BYTES[dtype],
+    )
 
 
 def product_ms(
@@ -108,28 +118,26 @@ def product_ms(
     rounds = math.ceil(fullest / at_once)
     busy = rounds * max(at_once * work / loop.rate, turns * latency / clock)
     ends = rounds * 2 * machine.global_latency / clock
-    through_l2 = blocks * 4.0 * (sum(tile) * depth + (2 * tile[0] * tile[1] if adds else 0))
+    through_l2 = blocks * float(loop.element_bytes) * (sum(tile) * depth + (2 * tile[0] * tile[1] if adds else 0))
     through_l2 /= L2_BYTES_PER_CYCLE * gpu.sms * clock
-    return OVERHEAD_MS + 1e3 * max(busy + ends, through_l2, _dram_s(gpu, launch, size))
+    return OVERHEAD_MS + 1e3 * max(busy + ends, through_l2, _dram_s(gpu, launch, size, loop.element_bytes))
 
 
-def pass_ms(gpu: Gpu, launch: Launch, size: Size) -> float:
+def pass_ms(gpu: Gpu, launch: Launch, size: Size, element_bytes: int) -> float:
     """Predict the time of a launch that only moves data, in ms, from the bytes that its template declares."""
-    return OVERHEAD_MS + 1e3 * _dram_s(gpu, launch, size)
+    return OVERHEAD_MS + 1e3 * _dram_s(gpu, launch, size, element_bytes)
 
 
-def _dram_s(gpu: Gpu, launch: Launch, size: Size) -> float:
+def _dram_s(gpu: Gpu, launch: Launch, size: Size, element_bytes: int) -> float:
     """Seconds that a launch's least traffic takes through DRAM; 0 where the bandwidth is not known."""
     m, n, k = size
-    moved = launch.bytes_moved if launch.bytes_moved is not None else 4 * (m * k + k * n + m * n)
+    moved = launch.bytes_moved if launch.bytes_moved is not None else element_bytes * (m * k + k * n + m * n)
     return moved / (gpu.dram_gb_s * 1e9) if gpu.dram_gb_s else 0.0
 
 
 def tile_of(names: Mapping[str, object], size: Size, blocks: int) -> tuple[int, int]:
     """Return rows and columns of C that a block computes: by the template's names for them, else the fitting square."""
-    for rows, columns in (("macro_tile_0", "macro_tile_1"), ("block_m", "block_n")):
-        found = names.get(rows), names.get(columns)
-        if all(isinstance(extent, int) for extent in found):
-            return int(str(found[0])), int(str(found[1]))
+    if found := block_tile(names):
+        return found
     side = max(1, math.isqrt(size[0] * size[1] // max(1, blocks)))
     return side, side

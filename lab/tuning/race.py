@@ -76,8 +76,9 @@ def final_of(tuning: Tuning, kind: ProblemType, kernels: Sequence[Kernel], singl
     groups = [group for group in tuning.groups if group.type == kind]
     ranges = tuple(dict.fromkeys(size for group in groups for size in group.final.ranges))
     exact = tuple(dict.fromkeys(size for group in groups for size in group.final.exact))
+    scattered = frozenset(size for group in groups for size in group.final.scattered)
     once = {one.facts.id: one for one in reversed(kernels)}
-    return FinalStep(kind, tuple(reversed(once.values())), singles, Sizes(ranges, exact))
+    return FinalStep(kind, tuple(reversed(once.values())), singles, Sizes(ranges, exact, scattered))
 
 
 def race(context: TuningContext, final: FinalStep) -> tuple[Cut, ...]:

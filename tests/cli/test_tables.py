@@ -134,6 +134,19 @@ def test_the_best_five_and_the_worst_are_in_the_table(console, make):
     assert str(ranked[0].build.resources.registers) in rows[0].split()
 
 
+def test_the_table_names_fences_of_the_gpu_in_the_hot_loop(console, make):
+    store = make("sweep")
+
+    def fenced(record):
+        hot = replace(record.sass.hot_loop.counts, by_opcode={"FFMA": 64, "MEMBAR.ALL.GPU": 1})
+        loops = tuple(replace(loop, counts=hot) if loop.hot else loop for loop in record.sass.loops)
+        return replace(record, sass=replace(record.sass, loops=loops))
+
+    records = tuple(map(fenced, store.records()))
+    print_best(console, RunOutcome(store.folder, store.run(), lambda: records, (), False))
+    assert "1 GPU-wide fence in the hot loop" in " ".join(printed(console).split())
+
+
 def test_without_a_measurement_the_table_says_what_was_predicted_and_compares_with_the_median(console, make):
     store = make("no_gpu")
     print_best(console, RunOutcome(store.folder, store.run(), store.records, (), False))

@@ -1,18 +1,20 @@
 from __future__ import annotations
 
-import importlib
-import os
 import shutil
 import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from fake_cuda import PRIMARY, SCRATCH, SIGNATURES, FakeCuda, Memory
 from library_support import ADDRESS, OnGpu, fortran, small_library
 from narrowing import known
 
-from lab.base.errors import MissingToolError, UserError
-from lab.library import calls, dispatch
+from lab.base.errors import UserError
+from lab.library import calls, dispatch, queues
+from lab.library.driver import FORKS, CudaDriver
 from lab.library.emit import write
 from lab.toolchain import locate
 
@@ -27,19 +29,19 @@ def folder(tmp_path):
 
 
 def test_a_folder_or_its_json_is_loaded(folder):
-    by_folder, by_file = dispatch.load(folder), dispatch.load(folder / "sgemm.json")
+    by_folder, by_file = opened(folder), opened(folder / "sgemm.json")
     assert by_folder.library == by_file.library == small_library()
 
 
 def test_what_is_no_library_is_refused(tmp_path):
-    with pytest.raises(UserError, match="not hold exactly one library"):
+    with pytest.raises(UserError, match="holds no library"):
         dispatch.load(tmp_path)
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="no such library"):
         dispatch.load(tmp_path / "absent.json")
 
 
 def test_select_remembers_and_agrees_with_the_logic(folder):
-    loaded = dispatch.load(folder)
+    loaded = opened(folder)
     logic = loaded.library.logic
     for _ in range(2):
         for size in [(16, 16, 64), (35, 700, 2560), (5000, 5000, 3104)]:
@@ -58,12 +60,11 @@ def test_what_is_remembered_is_bounded(monkeypatch):
     assert held == [1, 2, 3, 4, 1, 2, 3]
 
 
-def test_without_pycuda_gemm_says_how_to_get_it(folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pycuda.driver", None)
-    loaded = dispatch.load(folder)
-    a, b, c = operands_of([(3, 5), (5, 4), (3, 4)])
-    with pytest.raises(MissingToolError, match="pip install"):
-        loaded.gemm(1.0, a, b, 0.0, c)
+def opened(place):
+    """The one library of a folder."""
+    made = dispatch.load(place)
+    assert isinstance(made, dispatch.Dispatcher)
+    return made
 
 
 def operands_of(shapes, *, stream=None):
@@ -71,167 +72,368 @@ def operands_of(shapes, *, stream=None):
     return [OnGpu(fortran(*s), address=ADDRESS * i, stream=stream) for i, s in enumerate(shapes, 1)]
 
 
-class FakeDriver:
-    """PyCUDA's driver as dispatch uses it, writing down what is queued."""
-
-    class Error(Exception):
-        pass
-
-    class function_attribute:  # noqa: N801 - PyCUDA's name
-        MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
-
-    def __init__(self):
-        self.log, self.Context = [], self
-        self.loaded = []
-        self.stack = ["the caller's"]
-
-    def init(self):
-        pass
-
-    def Device(self, ordinal):  # noqa: N802 - PyCUDA's name
-        assert ordinal == 0
-        return self
-
-    def retain_primary_context(self):
-        return self
-
-    def get_current(self):
-        return self if self.stack else None
-
-    def push(self):
-        self.stack.append("primary")
-
-    def pop(self):
-        self.stack.pop()
-
-    def synchronize(self):
-        self.log.append("synchronize")
-
-    def mem_alloc(self, size):
-        self.log.append(("alloc", size))
-        return 1 << 30
-
-    def memset_d8_async(self, *arguments):
-        self.log.append(("memset", *arguments))
-
-    def module_from_buffer(self, cubin):
-        self.loaded.append(cubin)
-        return self
-
-    def get_function(self, entry):
-        return FakeFunction(entry, self.log, self)
+SHAPES = [(300, 8), (8, 50), (300, 50)]
+PARTIAL = 300 * 50 * 4 * 4
+ROOM = -(-PARTIAL // 256) * 256 + 256
+"""Bytes of the two scratch buffers of a product of these."""
 
 
-class FakeFunction:
-    def __init__(self, entry, log, driver):
-        self.entry, self.log, self.driver = entry, log, driver
+def queued(stream=0, base=SCRATCH, at=(ADDRESS, 2 * ADDRESS, 3 * ADDRESS), factors=(2.0, 0.5)):
+    """What a product of `SHAPES` puts on a stream."""
+    a, b, c = at
+    values = (300, 50, 8, factors[0], a, 300, b, 8, factors[1], c, 300)
+    return [
+        ("memset", base, 0, PARTIAL, stream),
+        ("part", (3, 17, 4), (256, 1, 1), 65536, stream, values),
+        ("reduce", (300, 1, 1), (32, 1, 1), 0, stream, (base, c, 300)),
+    ]
 
-    def prepare(self, codes):
-        self.codes = codes
 
-    def set_attribute(self, attribute, value):
-        self.log.append(("shared", value))
-
-    def prepared_async_call(self, grid, block, stream, *values, shared_size):
-        assert self.driver.stack  # a launch needs a context
-        self.log.append((self.entry, grid, block, shared_size, self.codes, values))
+def without_setup(log):
+    return [one for one in log if one[0] not in ("alloc", "shared")]
 
 
 @pytest.fixture
-def driver(monkeypatch):
-    fake = FakeDriver()
-    monkeypatch.setattr(importlib, "import_module", lambda name: fake)
+def cuda(monkeypatch):
+    fake = FakeCuda()
+    monkeypatch.setattr(queues, "cuda_driver", lambda: CudaDriver(fake))
     return fake
 
 
-def test_gemm_queues_the_launches_of_the_selected_kernel(folder, driver):
-    loaded = dispatch.load(folder)
-    a, b, c = (OnGpu(fortran(*shape), address=ADDRESS * i) for i, shape in enumerate([(300, 8), (8, 50), (300, 50)], 1))
+def test_gemm_queues_the_launches_of_the_selected_kernel(folder, cuda):
+    loaded = opened(folder)
+    a, b, c = operands_of(SHAPES)
     for _ in range(2):
         loaded.gemm(2.0, a, b, 0.5, c)
-    at, partial = ADDRESS, 300 * 50 * 4 * 4
-    first = [
-        ("memset", 1 << 30, 0, partial, None),
-        ("shared", 65536),
-        (
-            "part",
-            (3, 17, 4),
-            (256, 1, 1),
-            65536,
-            "iiifPiPifPi",
-            (300, 50, 8, 2.0, at, 300, 2 * at, 8, 0.5, 3 * at, 300),
-        ),
-        ("reduce", (300, 1, 1), (32, 1, 1), 0, "PPl", (1 << 30, 3 * at, 300)),
-    ]
-    rounded = -(-partial // 256) * 256
-    again = [one for one in first if one[0] != "shared"]  # a function asks for shared memory once
-    assert driver.log == [("alloc", rounded + 256), *first, *again]
-    assert driver.loaded == [loaded.select(300, 50, 8).encode()]
+    # a function asks for shared memory once
+    assert cuda.log == [("shared", 65536), ("alloc", ROOM), *queued(), *queued()]
+    assert cuda.loaded == [(PRIMARY, loaded.select(300, 50, 8).encode())]
 
 
-def test_the_stack_of_contexts_is_left_as_it_was(folder, driver):
-    loaded = dispatch.load(folder)
-    operands = operands_of([(300, 8), (8, 50), (300, 50)])
-    for stack in ([], ["the caller's"], []):  # PyCUDA aborts a program that ends with a context on the stack
-        driver.stack[:] = stack
-        loaded.gemm(1.0, operands[0], operands[1], 0.0, operands[2])
-        assert driver.stack == stack
-    assert len(driver.loaded) == 1
+def test_other_factors_and_other_places_reuse_the_plan(folder, cuda, monkeypatch):
+    plans = []
+
+    def counted(*given):
+        plans.append(given)
+        return calls.plan(*given)
+
+    monkeypatch.setattr(dispatch, "plan", counted)
+    loaded = opened(folder)
+    a, b, c = operands_of(SHAPES)
+    for factors in [(2.0, 0.5), (-1, np.float32(0.0)), (2.0, 0.5)]:
+        cuda.log.clear()
+        loaded.gemm(factors[0], a, b, factors[1], c)
+        assert without_setup(cuda.log) == queued(factors=factors)
+    cuda.log.clear()
+    loaded.gemm(1.0, OnGpu(fortran(300, 8), address=9 * ADDRESS), b, 0.0, c)
+    assert cuda.log == queued(at=(9 * ADDRESS, 2 * ADDRESS, 3 * ADDRESS), factors=(1.0, 0.0))
+    assert len(plans) == 1
+
+
+def test_a_factor_that_decides_launches_has_plans_of_its_own(tmp_path, cuda):
+    library = small_library()
+    kernels = tuple(
+        replace(kernel, launches=(replace(kernel.launches[0], when="alpha != 0"), kernel.launches[1]))
+        for kernel in library.kernels
+    )
+    library = replace(library, kernels=kernels)
+    write(library, {kernel.name: b"code" for kernel in kernels}, tmp_path)
+    loaded = opened(tmp_path)
+    a, b, c = operands_of(SHAPES)
+    for alpha, entries in [(1.0, ["part", "reduce"]), (0.0, ["reduce"]), (2.0, ["part", "reduce"])]:
+        cuda.log.clear()
+        loaded.gemm(alpha, a, b, 0.0, c)
+        assert [one[0] for one in cuda.log if one[0] in SIGNATURES] == entries
+
+
+def test_a_factor_on_the_gpu_is_refused(folder, cuda):
+    loaded = opened(folder)
+    a, b, c = operands_of(SHAPES)
+    for factors, name in [((OnGpu(np.ones(1, "f4")), 0.0), "alpha"), ((1.0, np.ones(1, "f4")), "beta")]:
+        with pytest.raises(UserError, match=f"{name} is not a number of the host"):
+            loaded.gemm(factors[0], a, b, factors[1], c)
+    with pytest.raises(UserError, match="alpha is too large"):
+        loaded.gemm(1e300, a, b, 0.0, c)
+    assert without_setup(cuda.log) == []
+
+
+def test_no_context_is_left_behind(folder, cuda):
+    loaded = opened(folder)
+    a, b, c = operands_of(SHAPES)
+    for stack in ([], [PRIMARY], []):
+        cuda.stack[:] = stack
+        loaded.gemm(1.0, a, b, 0.0, c)
+        assert cuda.stack == stack
+    assert len(cuda.loaded) == 1
     for file in folder.glob("*.cubin"):
         file.unlink()
+    cuda.stack.clear()
     with pytest.raises(UserError, match="lacks a cubin"):
-        dispatch.load(folder).gemm(1.0, operands[0], operands[1], 0.0, operands[2])
-    assert driver.stack == []
+        opened(folder).gemm(1.0, a, b, 0.0, c)
+    assert cuda.stack == []
 
 
-def test_contents_of_another_stream_are_waited_for(folder, driver):
-    shapes = [(300, 8), (8, 50), (300, 50)]
-    loaded = dispatch.load(folder)
-    c = operands_of(shapes)[2]
-    a, b, _ = operands_of(shapes, stream=1)
-    loaded.gemm(1.0, a, b, 0.0, c)
-    assert "synchronize" not in driver.log
-    a, b, _ = operands_of(shapes, stream=77)
-    loaded.gemm(1.0, a, b, 0.0, c)
-    assert "synchronize" in driver.log
+def test_without_a_current_context_that_of_the_memory_is_used(folder, cuda):
+    loaded = opened(folder)
+    cuda.stack.clear()
+    a, b, c = operands_of(SHAPES)
+    for memory, context in [
+        (Memory(1, PRIMARY + 1), PRIMARY + 1),
+        (Memory(1, 0), PRIMARY + 1),
+        (Memory(0, 0x20), 0x20),
+    ]:
+        cuda.memory_default = memory
+        loaded.gemm(1.0, a, b, 0.0, c)
+        assert cuda.loaded[-1][0] == context
+        assert cuda.stack == []
 
 
-def test_a_missing_cubin_is_named_when_it_is_needed(folder, driver):
+def test_every_context_gets_modules_and_scratch_of_its_own(folder, cuda):
+    loaded = opened(folder)
+    a, b, c = operands_of(SHAPES)
+    for _ in range(2):
+        for gpu in (0, 1):
+            cuda.stack[:] = [PRIMARY + gpu]
+            cuda.memory_default = Memory(gpu, PRIMARY + gpu)
+            cuda.log.clear()
+            loaded.gemm(2.0, a, b, 0.5, c)
+            assert without_setup(cuda.log) == queued(base=SCRATCH * (1 + gpu))
+    assert [context for context, _ in cuda.loaded] == [PRIMARY, PRIMARY + 1]
+    cuda.identities[PRIMARY] = 77  # another context, made where one was that is gone
+    cuda.stack[:] = [PRIMARY]
+    cuda.memory_default = Memory()
+    loaded.gemm(2.0, a, b, 0.5, c)
+    assert [context for context, _ in cuda.loaded] == [PRIMARY, PRIMARY + 1, PRIMARY]
+
+
+@pytest.mark.parametrize(
+    ("memory", "says"),
+    [
+        (Memory(1, PRIMARY + 1), "B lies on another GPU"),
+        (Memory(0, 0x20, reachable=False), "B belongs to another context"),
+        (Memory(0, 0x20), "B belongs to another context"),  # for which the driver gives a pointer all the same
+        (None, "B is not memory that CUDA knows"),
+    ],
+)
+def test_memory_that_the_current_context_does_not_reach_is_refused(folder, cuda, memory, says):
+    loaded = opened(folder)
+    a, b, c = operands_of(SHAPES)
+    cuda.memory[2 * ADDRESS] = memory
+    with pytest.raises(UserError, match=says) as caught:
+        loaded.gemm(1.0, a, b, 0.0, c)
+    assert caught.value.key == "B"
+    assert cuda.log == []
+
+
+def test_streams_have_scratch_of_their_own(folder, cuda):
+    loaded = opened(folder)
+    a, b, c = operands_of(SHAPES)
+    for _ in range(2):
+        for i, stream in enumerate([None, 0x70, 0x80]):
+            cuda.log.clear()
+            loaded.gemm(2.0, a, b, 0.5, c, stream=stream)
+            assert without_setup(cuda.log) == queued(stream or 0, SCRATCH * (1 + i))
+    assert len(cuda.loaded) == 1
+
+
+def test_a_larger_product_gets_a_larger_workspace(folder, cuda):
+    loaded = opened(folder)
+    loaded.gemm(2.0, *operands_of(SHAPES)[:2], 0.5, operands_of(SHAPES)[2])
+    a, b, c = operands_of([(301, 8), (8, 50), (301, 50)])
+    loaded.gemm(2.0, a, b, 0.5, c)
+    assert [size for name, size, *_ in cuda.log if name == "alloc"] == [ROOM, 2 * ROOM]
+
+
+def test_contents_of_another_stream_are_waited_for_on_the_stream(folder, cuda):
+    loaded = opened(folder)
+    c = operands_of(SHAPES)[2]
+    for made_on, stream, waits in [
+        (None, None, []),
+        (1, None, []),  # the default stream
+        (77, 77, []),
+        (77, None, [("record", 77), ("wait", 0)]),
+        (1, 77, [("record", 1), ("wait", 77)]),
+    ]:
+        a, b, _ = operands_of(SHAPES, stream=made_on)
+        cuda.log.clear()
+        loaded.gemm(2.0, a, b, 0.5, c, stream=stream)
+        assert [one for one in cuda.log if one[0] in ("record", "wait")] == waits
+        assert without_setup(cuda.log)[: len(waits)] == waits
+
+
+def test_a_prepared_call_only_queues(folder, cuda):
+    loaded = opened(folder)
+    a, b, c = operands_of(SHAPES)
+    loaded.prepare(300, 50, 8, stream=0x70)
+    cuda.captured.add(0x70)
+    cuda.log.clear()
+    cuda.called.clear()
+    loaded.gemm(2.0, a, b, 0.5, c, stream=0x70)
+    assert cuda.log == queued(0x70)
+    assert set(cuda.called) <= {
+        "cuCtxGetId", "cuStreamIsCapturing", "cuPointerGetAttributes", "cuMemsetD8Async", "cuLaunchKernelEx",
+    }  # fmt: skip
+
+
+def test_what_was_not_prepared_is_refused_while_its_stream_is_captured(folder, cuda):
+    loaded = opened(folder)
+    a, b, c = operands_of(SHAPES)
+    cuda.captured.add(0x70)
+    with pytest.raises(UserError, match="captured, and this call loads a kernel"):
+        loaded.gemm(2.0, a, b, 0.5, c, stream=0x70)
+    loaded.prepare(300, 50, 8, stream=0x80, scratch=False)
+    with pytest.raises(UserError, match="captured, and this call allocates its workspace"):
+        loaded.gemm(2.0, a, b, 0.5, c, stream=0x70)
+    with pytest.raises(UserError, match="captured, and a matrix is still being written on another one"):
+        loaded.gemm(2.0, *operands_of(SHAPES, stream=1)[:2], 0.5, c, stream=0x70)
+    assert without_setup(cuda.log) == []
+    assert cuda.log == [("shared", 65536)]
+
+
+def test_a_workspace_of_the_caller_is_used_as_it_is(folder, cuda):
+    loaded = opened(folder)
+    a, b, c = operands_of(SHAPES)
+    assert loaded.workspace_bytes(300, 50, 8) == ROOM
+    cuda.log.clear()
+    loaded.gemm(2.0, a, b, 0.5, c, workspace=OnGpu(np.zeros(ROOM, "u1"), address=7 * ADDRESS))
+    assert cuda.log == [("shared", 65536), *queued(base=7 * ADDRESS)]
+    for workspace, says in [
+        (OnGpu(np.zeros(ROOM - 1, "u1"), address=7 * ADDRESS), "too small"),
+        (OnGpu(np.zeros(ROOM, "u1"), address=7 * ADDRESS + 16), "not aligned"),
+        (OnGpu(np.zeros(ROOM, "u1"), address=3 * ADDRESS - 256), "lies in C"),
+        (OnGpu(np.zeros(ROOM, "f4"), address=7 * ADDRESS), "wrong element type"),
+        (OnGpu(np.zeros((2, ROOM), "u1"), address=7 * ADDRESS), "not a row of bytes"),
+        (OnGpu(np.zeros(ROOM, "u1"), address=7 * ADDRESS, read_only=True), "not a row of bytes"),
+        (np.zeros(ROOM, "u1"), "workspace is not on the GPU"),
+    ]:
+        cuda.log.clear()
+        with pytest.raises(UserError, match=says):
+            loaded.gemm(2.0, a, b, 0.5, c, workspace=workspace)
+        assert cuda.log == []
+
+
+def test_a_gpu_without_room_says_what_to_do(folder, cuda):
+    cuda.room = 100
+    a, b, c = operands_of(SHAPES)
+    with pytest.raises(UserError, match="no room for the workspace"):
+        opened(folder).gemm(2.0, a, b, 0.5, c)
+    assert without_setup(cuda.log) == []
+
+
+def batch_of(shape, count, step, *, address):
+    made = OnGpu(fortran(*shape), address=address)
+    given = made.__cuda_array_interface__
+    made.__cuda_array_interface__ = {
+        **given, "shape": (count, *given["shape"]), "strides": (step, 4, 4 * shape[0])
+    }  # fmt: skip
+    return made
+
+
+def test_a_batch_is_one_product_after_another(folder, cuda):
+    loaded = opened(folder)
+    a = batch_of(SHAPES[0], 3, 9600, address=ADDRESS)
+    b = batch_of(SHAPES[1], 3, 0, address=2 * ADDRESS)
+    c = batch_of(SHAPES[2], 3, 60000, address=3 * ADDRESS)
+    loaded.gemm_batched(2.0, a, b, 0.5, c)
+    at = [(ADDRESS + 9600 * i, 2 * ADDRESS, 3 * ADDRESS + 60000 * i) for i in range(3)]
+    assert without_setup(cuda.log) == [one for places in at for one in queued(at=places)]
+    with pytest.raises(UserError, match="A is not a matrix"):
+        loaded.gemm(2.0, a, b, 0.5, c)
+    with pytest.raises(UserError, match="A is not a batch"):
+        loaded.gemm_batched(2.0, *operands_of(SHAPES)[:2], 0.5, c)
+
+
+def test_threads_share_a_dispatcher(folder, cuda):
+    loaded = opened(folder)
+    sizes = [(300, 50, 8), (64, 64, 64), (7, 9, 4)]
+
+    def work(number):
+        cuda.stack[:] = [PRIMARY]
+        for _ in range(40):
+            for m, n, k in sizes:
+                at = [(16 * number + i) * ADDRESS for i in range(3)]
+                shapes = (m, k), (k, n), (m, n)
+                a, b, c = (OnGpu(fortran(*s), address=x) for s, x in zip(shapes, at, strict=True))
+                loaded.gemm(float(number), a, b, 0.0, c, stream=0x70 * (number % 2))
+
+    with ThreadPoolExecutor(6) as pool:
+        for done in [pool.submit(work, i) for i in range(1, 7)]:
+            done.result()
+    for stream in (0, 0x70):
+        log = [one for one in cuda.log if one[0] in SIGNATURES and one[4] == stream]
+        assert len(log) == 2 * 3 * 40 * 3
+        for first, second in zip(log[::2], log[1::2], strict=True):  # no call came between the launches of another
+            assert (first[0], second[0]) == ("part", "reduce")
+            values = first[5]
+            number = int(values[3])
+            assert [values[4], values[6], values[9]] == [(16 * number + i) * ADDRESS for i in range(3)]
+            assert second[5][1] == values[9]
+    assert len(cuda.loaded) == len({loaded.select(*size) for size in sizes})
+
+
+def test_a_missing_cubin_is_named_when_it_is_needed(folder, cuda):
     for file in folder.glob("*.cubin"):
         file.unlink()
-    loaded = dispatch.load(folder)
+    loaded = opened(folder)
     assert loaded.select(3, 4, 5) == loaded.library.logic.kernels[loaded.library.logic.select(3, 4, 5)]
     a, b, c = operands_of([(3, 5), (5, 4), (3, 4)])
     with pytest.raises(UserError, match="lacks a cubin"):
         loaded.gemm(1.0, a, b, 0.0, c)
 
 
-def test_no_file_is_read_after_a_library_is_loaded(folder, driver):
-    loaded = dispatch.load(folder)
+def test_no_file_is_read_after_a_library_is_loaded(folder, cuda):
+    loaded = opened(folder)
     for file in folder.iterdir():
         file.unlink()
-    a, b, c = operands_of([(300, 8), (8, 50), (300, 50)])
+    a, b, c = operands_of(SHAPES)
     loaded.gemm(1.0, a, b, 0.0, c)
-    assert driver.loaded == [loaded.select(300, 50, 8).encode()]
+    assert cuda.loaded == [(PRIMARY, loaded.select(300, 50, 8).encode())]
 
 
-def test_a_forked_process_is_told_to_load_the_library_itself(folder, driver, monkeypatch):
-    loaded = dispatch.load(folder)
-    a, b, c = operands_of([(300, 8), (8, 50), (300, 50)])
+def test_a_forked_process_is_told_to_load_the_library_itself(folder, cuda, monkeypatch):
+    loaded = opened(folder)
+    a, b, c = operands_of(SHAPES)
     loaded.gemm(1.0, a, b, 0.0, c)
-    queued = list(driver.log)
-    monkeypatch.setattr(os, "getpid", lambda: -1)
+    before = list(cuda.log)
+    monkeypatch.setattr(queues, "FORKS", [FORKS[0] + 1])
     with pytest.raises(UserError, match="forked after the library's first call"):
         loaded.gemm(1.0, a, b, 0.0, c)
-    assert driver.log == queued
+    assert cuda.log == before
+    opened(folder).gemm(1.0, a, b, 0.0, c)
 
 
-def test_an_operand_that_c_overlaps_is_refused_before_anything_is_launched(folder, driver):
-    loaded = dispatch.load(folder)
+def test_an_operand_that_c_overlaps_is_refused_before_anything_is_launched(folder, cuda):
+    loaded = opened(folder)
     a, b, _ = operands_of([(8, 8), (8, 8), (8, 8)])
     with pytest.raises(UserError, match="C shares elements with B"):
         loaded.gemm(1.0, a, b, 0.0, b)
-    assert driver.log == []
+    assert cuda.log == []
+
+
+def test_a_misaligned_matrix_is_refused(folder, cuda):
+    a, b, _ = operands_of(SHAPES)
+    with pytest.raises(UserError, match="C is not aligned"):
+        opened(folder).gemm(1.0, a, b, 0.0, OnGpu(fortran(300, 50), address=3 * ADDRESS + 4))
+    assert cuda.log == []
+
+
+@pytest.mark.parametrize("layout", ["nn", "tn"])
+def test_libraries_of_several_layouts_are_one(tmp_path, cuda, layout):
+    for letters in ("nn", "tn"):
+        library = replace(small_library(), layout=letters)
+        write(library, {kernel.name: letters.encode() for kernel in library.kernels}, tmp_path / letters)
+    loaded = dispatch.load(tmp_path)
+    assert isinstance(loaded, dispatch.LayoutDispatcher)
+    shapes = [SHAPES[0] if layout == "nn" else SHAPES[0][::-1], *SHAPES[1:]]
+    a, b, c = operands_of(shapes)
+    loaded.prepare(300, 50, 8, layout=layout)
+    loaded.gemm(1.0, a, b, 0.0, c, layout=layout, workspace=OnGpu(np.zeros(ROOM, "u1"), address=7 * ADDRESS))
+    assert cuda.loaded == [(PRIMARY, layout.encode())]
+    assert loaded.workspace_bytes(300, 50, 8, layout=layout) == ROOM
+    batches = [batch_of(shape, 2, 1 << 17, address=ADDRESS * i) for i, shape in enumerate(shapes, 1)]
+    loaded.gemm_batched(1.0, batches[0], batches[1], 0.0, batches[2], layout=layout)
+    with pytest.raises(UserError, match="no library for this layout"):
+        loaded.gemm(1.0, a, b, 0.0, c, layout="tt")
 
 
 STUBS = """
@@ -243,7 +445,8 @@ CUresult cuModuleLoad(CUmodule *m, const char *path) { printf("load %s\\n", path
 CUresult cuModuleUnload(CUmodule m) { return m == NULL; }
 CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name)
 { (void)m; snprintf(symbols[count], 32, "%s", name); *f = (CUfunction)symbols[count++]; return 0; }
-CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int v) { (void)f; return a != 8 || v <= 0; }
+CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int v)
+{ printf("allow %s %d\\n", (const char *)f, v); return a != 8; }
 CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char v, size_t n, CUstream s)
 { (void)s; printf("memset %llu %d %zu\\n", at, v, n); return 0; }
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
@@ -323,4 +526,5 @@ def test_c_launches_what_python_launches(folder):
     loads = [f"load here/{kernel.cubin}" for kernel in library.kernels]
     wanted = [line for m, n, k, *leading in good for line in as_printed(library, m, n, k, leading)]
     refused = ["status 1 0", "status 1"] * len(bad)
-    assert lines == [*loads, *wanted, *refused, "misaligned 716", "no room 1"]
+    allowed = ["allow part 65536"] * len(library.kernels)  # once, and not at every call
+    assert lines == [*loads, *allowed, *wanted, *refused, "misaligned 716", "no room 1"]

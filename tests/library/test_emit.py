@@ -13,7 +13,7 @@ from library_support import invented_grid, invented_library, random_sizes, small
 
 from lab.base.errors import UserError
 from lab.library import dispatch
-from lab.library.emit import to_python, to_source, write
+from lab.library.emit import Selection, to_python, to_source, write
 from lab.library.grid import Grid
 from lab.library.package import SCHEMA, from_json, to_json
 from lab.library.specialise import kernel
@@ -45,9 +45,9 @@ def cubins(library):
     return {made.name: b"test data" for made in library.kernels}
 
 
-def compiled(library, folder):
+def compiled(library, folder, selection=Selection.NESTED):
     """What gcc says of the emitted C with CUDA's own header."""
-    write(library, cubins(library), folder)
+    write(library, cubins(library), folder, selection)
     headers = locate.headers()
     assert headers is not None
     command = [GCC, *FLAGS, "-c", "-I", headers, "-o", folder / "sgemm.o", folder / "sgemm.c"]
@@ -72,9 +72,10 @@ def asked_of_python(library, sizes):
 
 
 @needs_gcc
-def test_c_python_and_json_agree_on_100000_sizes(tmp_path):
+@pytest.mark.parametrize("selection", Selection)
+def test_c_python_and_json_agree_on_100000_sizes(tmp_path, selection):
     library = small_library()
-    write(library, cubins(library), tmp_path)
+    write(library, cubins(library), tmp_path, selection)
     corners = [
         (d[0] + e[0], d[1] + e[1], d[2] + e[2])
         for d in [(x.m, x.n, x.k) for x in library.logic.exact]
@@ -94,19 +95,21 @@ def test_c_python_and_json_agree_on_100000_sizes(tmp_path):
 
 
 @needs_gcc
-def test_c_refuses_what_is_no_size(tmp_path):
+@pytest.mark.parametrize("selection", Selection)
+def test_c_refuses_what_is_no_size(tmp_path, selection):
     library = small_library()
-    write(library, cubins(library), tmp_path)
+    write(library, cubins(library), tmp_path, selection)
     assert asked_of_c(tmp_path, [(0, 1, 1), (1, -4, 1), (1, 1, 2**31), (1, 1, 1)])[:3] == ["none"] * 3
 
 
 @needs_gcc
 @pytest.mark.parametrize("layout", ["nn", "tt"])
 @pytest.mark.parametrize("single", [False, True])
-def test_the_whole_c_compiles_without_warnings(tmp_path, layout, single):
+@pytest.mark.parametrize("selection", Selection)
+def test_the_whole_c_compiles_without_warnings(tmp_path, layout, single, selection):
     grid = Grid.of({(1, 1, 1): {"only": 1.0}}) if single else invented_grid((16, 128, 900))
     library = invented_library(build(grid, None if single else invented_grid((5, 9))), grid, layout)
-    assert compiled(library, tmp_path) == (0, "")
+    assert compiled(library, tmp_path, selection) == (0, "")
 
 
 @pytest.mark.parametrize(

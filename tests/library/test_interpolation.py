@@ -253,6 +253,116 @@ def test_cells_are_coarser_where_there_would_be_too_many(monkeypatch):
     assert interpolation._edges(sizes)[0] == interpolation._steps(160, 2)
 
 
+def test_thresholds_between_random_sizes_are_even_in_the_logarithms():
+    sizes = np.array([(i, 5 * i, 7 * i) for i in range(1, 201)])
+    m, n, k = interpolation._edges(sizes)
+    assert m[:12] == n[:12] == (1, 2, 4, 8, *range(16, 129, 16))
+    assert m[12:] == (144, 160, 176, 192, 208, 224)
+    assert n[-1] == 1024
+    assert all(edge % 16 == 0 for edge in (*m[4:], *n[4:]))
+    assert list(n) == sorted(set(n))
+    assert k[:8] == (1, 2, 3, 4, 5, 6, 7, 8)
+    assert k[-5:] == (724, 861, 1024, 1218, 1448)
+    few = sizes[: interpolation._MOST_DEPTHS]
+    assert interpolation._edges(few)[2] == interpolation._halves(few[:, 2])
+
+
+def test_sizes_between_random_ones_are_further_ones_of_the_same_kind(monkeypatch):
+    monkeypatch.setattr(interpolation, "_DRAWN", 4000)
+    rng = np.random.default_rng(3)
+    known = np.exp(rng.uniform(np.log(4), np.log(4000), (400, 3))).astype(np.int64)
+    known[:, 1] = np.maximum(known[:, 1] // 4 * 4, 4)
+    found = interpolation._between(interpolation._edges(known), known)
+    assert len(found) > 3900
+    taken = set(map(tuple, known.tolist()))
+    assert taken.isdisjoint(map(tuple, found.tolist()))
+    assert (found >= known.min(axis=0)).all()
+    assert (found <= known.max(axis=0)).all()
+    assert (found[:, 1] % 4 == 0).all()
+    # many small ones are multiples by chance; among the larger a quarter is
+    assert (found % 4 == 0).mean(axis=0) == pytest.approx((known % 4 == 0).mean(axis=0), abs=0.3)
+    assert np.median(found, axis=0) == pytest.approx(np.median(known, axis=0), rel=0.25)
+
+
+def random_times(count, seed, scatter):
+    """Kernels whose times do not follow their stairs: each has its own efficiency for each region of the sizes."""
+    rng = np.random.default_rng(seed)
+    drawn = np.exp(rng.uniform(np.log(16), np.log(8192), (count, 3))).astype(int)
+    sizes = tuple(dict.fromkeys((int(m), int(n), int(k)) for m, n, k in drawn))
+
+    def own(tile, size):
+        return 1 + scatter * np.sin(tile[0] + np.log2(size[0])) * np.sin(tile[1] + 0.7 * np.log2(size[2]))
+
+    return Grid.of(
+        {size: {name: invented_ms(tile, size) * own(tile, size) for name, tile in NAMES.items()} for size in sizes}
+    )
+
+
+def test_what_kernels_lose_nearby_counts_where_stairs_err():
+    measured, between = random_times(150, 1, 0.6), random_times(300, 2, 0.6)
+    filled = fill(measured, STAIRS, SMS)
+    mixed = evaluate(build(filled.grid, edges=filled.edges), between)
+    fitting = fitting_of(measured)
+    share = interpolation._share(fitting)
+    assert share > 0
+    at = points(*between.sizes)
+    lost = []
+    for one in (0.0, share):
+        guessed = interpolation._mixed(fitting.stairs_at(at), fitting.losses_at(at), one)
+        picked = guessed.argmin(axis=1)
+        times = np.array(between.times)
+        lost.append((times[np.arange(len(times)), picked] / times.min(axis=1)).mean() - 1)
+    assert lost[1] < 0.85 * lost[0]
+    assert mixed.mean < lost[0]
+
+
+def fitting_of(grid):
+    known = points(*grid.sizes)
+    return interpolation._Fitting(np.array(grid.times), tuple(STAIRS[name] for name in grid.kernels), known, SMS)
+
+
+def test_exact_stairs_are_not_blurred():
+    assert interpolation._share(fitting_of(invented_grid(ALONG[::2], depths=(3104,)))) == 0
+
+
+def test_losses_follow_the_sizes_around_and_absent_kernels_lose_much():
+    sizes = [(64 * 2**i, 64 * 2**j, 64) for i in range(8) for j in range(8)]
+    slower = np.array([0.05 * np.log2(m * n) for m, n, _ in sizes])  # a loss that grows with the logarithms
+    times = np.column_stack([np.ones(64), np.exp(slower)])
+    names = list(NAMES)[:2]
+
+    def losses(*at):
+        fitting = interpolation._Fitting(times, tuple(STAIRS[name] for name in names), points(*sizes), SMS)
+        return fitting.losses_at(points(*at))
+
+    found = losses((1000, 700, 64), (64, 64, 64))
+    assert found[:, 0] == pytest.approx(0)
+    assert found[:, 1] == pytest.approx([0.05 * np.log2(700_000), 0.6], abs=0.03)
+    times[:8, 1] = np.nan  # where m is 64
+    before, after = found[1, 1], losses((64, 64, 64))[0, 1]
+    assert after == pytest.approx(interpolation._ABSENT, abs=0.1)
+    times[:, 1] = np.where(np.arange(64) < 8, np.nan, 1.0)
+    assert losses((64, 64, 64))[0, 1] > 0.3 > losses((8192, 64, 64))[0, 1]
+    assert before == pytest.approx(0.6, abs=0.03)
+
+
+def test_sizes_that_4_divides_alike_weigh_more():
+    sizes = [(16 * i + (i % 2), 64, 64) for i in range(4, 30)]
+    times = np.column_stack([np.ones(26), np.where(np.arange(26) % 2, 2.0, 1.0)])
+    fitting = interpolation._Fitting(times, tuple(STAIRS[name] for name in list(NAMES)[:2]), points(*sizes), SMS)
+    even, odd = fitting.losses_at(points((200, 64, 64), (201, 64, 64)))[:, 1]
+    assert odd - even > 0.05
+
+
+def test_a_mean_of_stairs_and_losses_is_one_of_logarithms():
+    stairs, losses = np.array([[1.0, 4.0], [np.nan, 2.0]]), np.array([[0.0, np.log(2.0)], [0.0, np.log(3.0)]])
+    found = interpolation._mixed(stairs, losses, 0.5)
+    assert found[0] == pytest.approx([1.0, 8**0.5])
+    assert np.isnan(found[1, 0])
+    assert found[1, 1] == pytest.approx(2 * 3**0.5)
+    assert interpolation._mixed(stairs, losses, 0.0)[0] == pytest.approx(stairs[0])
+
+
 def test_sizes_between_are_the_ends_of_cells_and_one_less():
     edges = ((16, 32), (16,), (8,))
     known = np.array([(16, 16, 8), (4, 5, 8)])
@@ -347,3 +457,31 @@ def test_clusters_are_tried_on_fewer_sms():
         times = np.array([1e-3 + -(-m // filled) * 1e-2 for m, _, _ in sizes])
         held.append(interpolation._fit(points(*sizes), times, Stair(blocks_of, 1, cluster), SMS).sms)
     assert held == [108, 132]
+
+
+def test_between_random_sizes_a_kernel_that_was_timed_far_away_alone_is_not_picked():
+    rng = np.random.default_rng(8)
+    drawn = np.exp(rng.uniform(np.log(8), np.log(8192), (200, 3))).astype(int)
+    times = {}
+    for m, n, k in drawn.tolist():
+        times[m, n, k] = {name: invented_ms(tile, (m, n, k)) for name, tile in NAMES.items()}
+        if min(m, n) < 512:
+            del times[m, n, k]["tile_256x128"]
+    fitting = fitting_of(Grid.of(times))
+    near = fitting.stairs_at(points((100, 500, 300), (4096, 4096, 500)))
+    number = list(NAMES).index("tile_256x128")
+    assert np.isnan(near[0, number])
+    assert np.isfinite(near[1, number])
+
+
+def test_the_fastest_time_around_is_expected_and_no_stair_promises_much_less(monkeypatch):
+    sizes = [(64 * 2**i, 64 * 2**j, 64 * 2**k) for i in range(5) for j in range(5) for k in range(4)]
+    times = np.array([[2e-9 * m * n * k, 4e-9 * m * n * k] for m, n, k in sizes])
+    fitting = interpolation._Fitting(times, (STAIRS["tile_128x128"],) * 2, points(*sizes), SMS)
+    at = points((300, 300, 300), (2000, 100, 70))
+    fastest = fitting.fastest_at(at)
+    assert fastest == pytest.approx(2e-9 * at.sizes.prod(axis=1), rel=0.1)
+    monkeypatch.setattr(interpolation._Fit, "at", lambda _fit, points_, _usual: np.array([1e-9, 1.0])[: len(points_)])
+    found = fitting.stairs_at(at)
+    assert found[0] == pytest.approx(interpolation._LEAST_OF_FASTEST * fastest[0])
+    assert found[1] == pytest.approx(1.0)

@@ -200,3 +200,16 @@ def test_a_tree_that_may_be():
             Logic(("a",), 0, splits)
     with pytest.raises(UserError, match="exact sizes are not in order"):
         Logic(("a",), ~0, (), (Exact(1, 1, 1, 0), Exact(1, 1, 1, 0)))
+
+
+def test_the_reasons_for_a_kernel_are_the_tightest_bounds_of_each_axis():
+    splits = (Split(0, 64, 1, ~2), Split(0, 16, ~0, 2), Split(5, 1, 3, ~1), Split(0, 48, ~1, ~0))
+    logic = Logic(("a", "b", "c"), 0, splits, (Exact(9, 9, 9, 2),))
+    assert logic.reasons(64, 1, 1) == ("64 <= m",)
+    assert logic.reasons(15, 1, 1) == ("m < 16",)
+    assert logic.reasons(20, 1, 8) == ("16 <= m < 48", "k % 4 = 0")
+    assert logic.reasons(50, 1, 7) == ("16 <= m < 64", "1 <= k % 4")
+    assert logic.reasons(9, 9, 9) == ("the size was measured for itself",)
+    assert Logic(("a",), ~0).reasons(1, 2, 3) == ()
+    with pytest.raises(UserError, match="not a size"):
+        logic.reasons(0, 1, 1)

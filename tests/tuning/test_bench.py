@@ -1,18 +1,15 @@
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterator
 from pathlib import Path
-from types import MappingProxyType
 from typing import cast
 
 import pytest
-from run_support import cards_of
+from played_surveys import Played
 from tuning_support import H200, kernel, tuning
 
 from lab.base.sizes import Size
-from lab.gpu.process.cards import Cards, Surveyed
-from lab.gpu.timing.survey import BASELINE, Survey, SurveyPoint
+from lab.gpu.process.cards import Cards
 from lab.measured.timing import Kind, Samples
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import Timed, TimingStage, baseline_id
@@ -23,33 +20,6 @@ from lab.tuning.kernels import Kernel
 from lab.tuning.product import product
 
 SIZE: Size = (256, 128, 64)
-
-
-class Played:
-    """Cards whose surveys are done at once; every kernel takes a millisecond. `lost` cards are gone."""
-
-    def __init__(self, cards: int = 1, slower: Mapping[str, float] = MappingProxyType({})) -> None:
-        self.cards, self.slower = cards_of(cards), slower
-        self.orders: list[Survey] = []
-        self.cubins: list[Mapping[str, bytes]] = []
-        self.at: list[tuple[Size, str]] = []
-        self.lost: set[str] = set()
-
-    def survey(self, order: Survey, cubins: Mapping[str, bytes], *, card: str | None = None) -> Future[Surveyed]:
-        self.orders.append(order)
-        self.cubins.append(cubins)
-        self.cards = tuple(one for one in self.cards if one.id not in self.lost)
-        there = [one.id for one in self.cards]
-        used = card if card in there else there[len(self.orders) % len(there)]
-        m, n, k = (int(order.problem[name]) for name in "mnk")
-        self.at.append(((m, n, k), used))
-        factor = self.slower.get(used, 1.0)
-        points = [SurveyPoint(one.kernel, Samples((factor, factor)), "warm", 1e-8) for one in order.entrants]
-        if order.baseline:
-            points.append(SurveyPoint(BASELINE, Samples((2.0 * factor,)), "warm", None, note="cuBLAS 13"))
-        future: Future[Surveyed] = Future()
-        future.set_result(Surveyed(tuple(points), used))
-        return future
 
 
 @pytest.fixture
@@ -158,7 +128,7 @@ def test_a_size_whose_card_was_lost_is_timed_again_as_a_whole(ledger: Ledger, gr
 
 def test_the_order_says_how_to_time(ledger: Ledger, group: Group) -> None:
     cards, done = Played(), list[tuple[Size, int]]()
-    bench = measured(ledger, cards, done, enough_ms=5.0, cache="cold", verify=False, warmup_ms=1.0)
+    bench = measured(ledger, cards, done, enough_ms=5.0, cache="cold", verify=False, warmup_ms=1.0, pause_ms=40.0)
     one = kernel(group)
     bench.run(
         TimingStage.FINAL, group.type, [TimingTask(SIZE, (one,), frozenset({one.facts.id}))], drop=0.1, baseline=False
@@ -166,6 +136,7 @@ def test_the_order_says_how_to_time(ledger: Ledger, group: Group) -> None:
     (order,) = cards.orders
     policy = order.policy
     assert (policy.samples, policy.enough_ms, policy.drop, policy.verify, policy.warmup_ms) == (2, 5.0, 0.1, False, 1.0)
+    assert policy.pause_ms == 40.0
     assert order.kept == {one.facts.id}
     assert order.problem == product(group.type, SIZE)
     assert order.ground.seed == 7

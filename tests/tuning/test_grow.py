@@ -106,6 +106,14 @@ def test_predicted_times_make_a_predicted_library(tmp_path: Path, ledger: Ledger
     assert dispatch.load(made.folder).library.times is TimesKind.PREDICTED
 
 
+@pytest.mark.parametrize(("form", "text"), [("nested", "if (m"), ("table", "splits[]")])
+def test_the_file_says_how_the_c_picks_a_kernel(tmp_path: Path, ledger: Ledger, form: str, text: str) -> None:
+    run, final = prepared(tmp_path, ledger, library=f"library: {{name: made, selection: {form}}}")
+    made = grow.library(run, final, tmp_path, "")
+    assert made is not None
+    assert text in (made.folder / f"{made.folder.name}.c").read_text()
+
+
 def test_a_file_that_asks_for_no_library_gets_none(tmp_path: Path, ledger: Ledger) -> None:
     run, final = prepared(tmp_path, ledger, library="")
     assert grow.library(run, final, tmp_path, "") is None

@@ -115,3 +115,21 @@ def test_a_header_beside_the_template_is_found_and_decides_the_id(tmp_path: Path
         assert made.cubin
         ids.add(made.facts.id)
     assert len(ids) == 2
+
+
+def test_float64_has_half_the_peak_and_twice_the_bytes(tmp_path: Path) -> None:
+    """On an H200; by the model, nothing was measured."""
+    single, double = (tuning(tmp_path, f"problem: {{Precision: {letter}}}").groups[0] for letter in "SD")
+    times = []
+    for group in (single, double):
+        made = Shop().shop.make(candidates(group, 4))
+        (one,) = made.values()
+        assert one.facts.failure == ""
+        assert one.facts.type == f"{group.type.dtype}_nn"
+        assert one.facts.census is not None
+        assert one.facts.census.fma == 4 * 4 * 8
+        predicted = one.predicted_ms((4096, 4096, 4096), H200)
+        assert predicted is not None
+        assert 2 * 4096**3 / predicted / 1e9 < H200.peak_tflops(group.type.dtype)
+        times.append(predicted)
+    assert times[1] > 1.3 * times[0]  # not twice: a thread tile of 4 x 4 is bound by shared memory in float32

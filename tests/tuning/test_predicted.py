@@ -11,7 +11,7 @@ from lab.templates.launches import Launch
 from lab.tuning.predicted import OVERHEAD_MS, ProductLoop, pass_ms, product_ms, tile_of
 
 H200 = gpu_for("H200")
-LOOP = ProductLoop(rate=60e12 / H200.sms, blocks=2, fma=512, instructions=580)
+LOOP = ProductLoop(rate=60e12 / H200.sms, blocks=2, fma=512, instructions=580, element_bytes=4)
 TILE = (128, 128)
 
 
@@ -60,7 +60,7 @@ def test_no_product_is_faster_than_its_launch_and_its_bytes():
 
 
 def test_a_pass_takes_the_time_of_its_bytes():
-    assert pass_ms(H200, launch(1, 1, moved=4_800_000_000), (1, 1, 1)) == pytest.approx(OVERHEAD_MS + 1.0)
+    assert pass_ms(H200, launch(1, 1, moved=4_800_000_000), (1, 1, 1), 4) == pytest.approx(OVERHEAD_MS + 1.0)
 
 
 def test_the_tile_is_named_by_the_template_or_follows_from_the_grid():

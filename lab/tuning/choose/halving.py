@@ -18,20 +18,22 @@ Ms = Mapping[str, Mapping[Size, float]]
 def coarse(sizes: Sizes, every: int, most_gflop: float = 0.0) -> tuple[Size, ...]:
     """Choose the sizes at which all kernels run.
 
-    Among sizes of ranges, those whose m, n and k are each an every-th value of their dimension, or its last. Among
-    exact sizes, which may lie anywhere, one in `every`, each as far as possible from those chosen before it in the
-    logarithms of m, n and k.
+    Among sizes of grids, those whose m, n and k are each an every-th value of their dimension, or its last. Among
+    random and exact sizes, which may lie anywhere, one in `every`, each as far as possible from those chosen before it
+    in the logarithms of m, n and k.
 
     Args:
         sizes: All sizes of step 7.
         every: Stride along each dimension, at least 1.
         most_gflop: Sizes of more than this many 10^9 operations are left out unless no other is left; 0 sets no limit.
     """
-    axes = [sorted({size[axis] for size in sizes.ranges}) for axis in range(3)]
+    grids = [size for size in sizes.ranges if size not in sizes.scattered]
+    axes = [sorted({size[axis] for size in grids}) for axis in range(3)]
     picked = [{*values[::every], *values[-1:]} for values in axes]
-    of_ranges = [size for size in sizes.ranges if all(x in own for x, own in zip(size, picked, strict=True))]
-    of_exact = _spread(sizes.exact, -(-len(sizes.exact) // every))
-    found = tuple(dict.fromkeys([*of_ranges, *of_exact]))
+    of_grids = [size for size in grids if all(x in own for x, own in zip(size, picked, strict=True))]
+    anywhere = [size for size in sizes.ranges if size in sizes.scattered], sizes.exact
+    spread = (size for own in anywhere for size in _spread(own, -(-len(own) // every)))
+    found = tuple(dict.fromkeys([*of_grids, *spread]))
     light = tuple(size for size in found if not most_gflop or 2e-9 * math.prod(size) <= most_gflop)
     return light or found
 

@@ -31,7 +31,7 @@ from lab.tuning.product import product
 
 _MOST_COMBINATIONS = 200_000
 _PRECISIONS = {"S": "float32", "H": "float16", "B": "bfloat16", "D": "float64", "C": "complex64", "Z": "complex128"}
-_TUNED = "S"
+_TUNED = ("S", "D")
 
 
 @dataclass(frozen=True)
@@ -177,6 +177,14 @@ def from_text(text: str, file: Path) -> Tuning:
                 "two groups have the same name", at=at, key=f"groups[{i}].name", found=group.name, accepted=accepted
             )
         seen.add((group.name, group.type))
+    if raw.library is not None and len(precisions := {group.type.dtype for group in groups}) > 1:
+        raise UserError(
+            "libraries of two precisions would have the same names",
+            at=document.at("library"),
+            key="library",
+            found=sorted(precisions),
+            accepted="groups of one precision, or no library",
+        )
     return Tuning(
         name=file.name.split(".")[0] or "tuning",
         file=file,
@@ -202,13 +210,14 @@ def problem_type(model: ProblemModel, document: Document, place: Key) -> Problem
     Raises:
         UserError: the precision is not tuned, or the indices are those of a batch, or of no product of two matrices.
     """
-    if model.Precision != _TUNED:
+    if model.Precision not in _TUNED:
         raise UserError(
-            "kernels of this precision are not tuned: checks and timing of `lab tune` are those of float32",
+            "kernels of this precision are not tuned: checks and libraries of `lab tune` are those of float32 and of "
+            "float64",
             at=document.at(*place, "Precision"),
             key=yamlfile.dotted((*place, "Precision")),
             found=f"{model.Precision} ({_PRECISIONS[model.Precision]})",
-            accepted="S (float32); an experiment of `lab run` of products and contractions has dtype: float64",
+            accepted="S (float32) or D (float64); experiments of `lab run` have products of dtype float16 and bfloat16",
         )
     if model.NumIndicesC != 2 or len(model.IndexAssignmentsA) > 2 or len(model.IndexAssignmentsB) > 2:  # noqa: PLR2004
         raise UserError(

@@ -20,7 +20,7 @@ class ProblemModel(Strict):
     """The problem type in Tensile's terms: which indices of A and B belong to C, and which are summed over."""
 
     Precision: Literal["S", "H", "B", "D", "C", "Z"] = Field(
-        "S", description="S: float32, the only one whose kernels are tuned; the paper's others are refused"
+        "S", description="S: float32, D: float64; kernels of the paper's other precisions are not tuned"
     )
     IndexAssignmentsA: list[int] = Field(
         default_factory=lambda: [0, 2], description="[0, 2]: A is m x k; [2, 0]: k x m"
@@ -31,13 +31,30 @@ class ProblemModel(Strict):
     NumIndicesC: int = Field(2, description="2: more indices of C would be batches, which are not tuned")
 
 
+class RandomModel(Strict):
+    """Random sizes, each dimension evenly over its logarithm, which stand for all sizes of their box."""
+
+    count: int = Field(ge=1, le=100_000, description="How many")
+    low: int | Annotated[list[int], Field(min_length=3, max_length=3)] = Field(
+        1, description="Least size: of every dimension, or [m, n, k]"
+    )
+    high: int | Annotated[list[int], Field(min_length=3, max_length=3)] = Field(
+        description="Largest size: of every dimension, or [m, n, k]"
+    )
+    aligned: float = Field(
+        0.5, ge=0, le=1, description="Chance of a dimension to be rounded to a multiple of 4, which vectors need"
+    )
+    seed: int = Field(0, ge=0, description="Seed of the draw")
+
+
 class SizesModel(Strict):
-    """Sizes m, n, k, given by one of three keys."""
+    """Sizes m, n, k, given by one of four keys."""
 
     exact: Three | None = Field(None, description="[m, n, k]: one size, for which the library picks its fastest kernel")
     range: Three | None = Field(
         None, description="[m, n, k], each a number, [start, stride, stop] or [start, stride, increment, stop]"
     )
+    random: RandomModel | None = Field(None, description="Random sizes, which stand for those between them")
     csv: NonEmpty | None = Field(
         None, description="File of exact sizes, relative to this one, with the columns m, n, k, a_t, b_t"
     )
@@ -134,6 +151,12 @@ class TimingModel(Strict):
         "auto", description="State of the L2 cache; auto: cold unless very short"
     )
     warmup_ms: float = Field(300.0, ge=0, description="Warm-up before the first sample, ms")
+    pause_ms: float = Field(
+        0.0,
+        ge=0,
+        le=10_000,
+        description="Pause before each kernel's sample, in which the GPU cools, ms; clocks may drop if it is long",
+    )
     verify: bool = Field(default=True, description="Compare each kernel's result at each size with a float64 reference")
 
 
@@ -153,6 +176,10 @@ class LibraryModel(Strict):
         ge=0,
         description="Number of random sizes between those of the ranges, for the library's thresholds; only kernels "
         "that are good at the sizes around are timed there",
+    )
+    selection: Literal["nested", "table"] = Field(
+        "nested",
+        description="How its C picks a kernel: by nested tests, with a memory of sizes for each thread, or by a table",
     )
     tolerance: float = Field(0.0, ge=0, description="Sizes whose mean loss is at most this share are not split further")
 

@@ -1,4 +1,4 @@
-"""Problem sizes of a tuning file: exact ones, ranges, and lists in CSV files."""
+"""Problem sizes of a tuning file: exact ones, ranges, random ones, and lists in CSV files."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from lab.base import yamlfile
 from lab.base.errors import Location, UserError
 from lab.base.files import within
 from lab.base.sizes import Size
 from lab.base.yamlfile import Document, Key
 from lab.library.grid import AXES, LARGEST
-from lab.tuning.file.schema import SizeRange, SizesModel
+from lab.library.tree import VECTOR
+from lab.tuning.file.schema import RandomModel, SizeRange, SizesModel
 
 _MOST_SIZES = 100_000
 _RANGE = 4
@@ -30,10 +33,12 @@ class Sizes:
     Attributes:
         ranges: Sizes that stand for those between them.
         exact: Sizes that stand for themselves alone.
+        scattered: Sizes of `ranges` that were drawn at random, so that they form no grid.
     """
 
     ranges: tuple[Size, ...] = ()
     exact: tuple[Size, ...] = ()
+    scattered: frozenset[Size] = frozenset()
 
     @property
     def all(self) -> tuple[Size, ...]:
@@ -74,6 +79,29 @@ def along(dimension: SizeRange) -> tuple[int, ...]:
     return tuple(values)
 
 
+def drawn(model: RandomModel) -> tuple[Size, ...]:
+    """Draw random sizes, evenly over the logarithms of each dimension; a small box may give fewer.
+
+    Raises:
+        UserError: The box has no sizes.
+    """
+    low, high = ([own] * 3 if isinstance(own, int) else own for own in (model.low, model.high))
+    if not all(1 <= a <= b <= LARGEST for a, b in zip(low, high, strict=True)):
+        accepted = f"low and high of 1 to {LARGEST}, low at most high"
+        raise UserError("this box has no sizes", found=f"low {model.low}, high {model.high}", accepted=accepted)
+    rng = np.random.default_rng(model.seed)
+    found: dict[Size, None] = {}
+    for _ in range(100):
+        wanted = (model.count - len(found), 3)
+        values = np.exp(rng.uniform(np.log(low), np.log(np.array(high) + 1), wanted)).astype(np.int64)
+        rounded = np.maximum(values // VECTOR * VECTOR, VECTOR)
+        values = np.clip(np.where(rng.random(wanted) < model.aligned, rounded, values), low, high)
+        found.update(dict.fromkeys((int(m), int(n), int(k)) for m, n, k in values))
+        if len(found) == model.count:
+            break
+    return tuple(found)
+
+
 def read(models: Sequence[SizesModel], layout: str, document: Document, place: Key) -> Sizes:
     """Return every size that a list in a tuning file names.
 
@@ -88,15 +116,23 @@ def read(models: Sequence[SizesModel], layout: str, document: Document, place: K
     """
     ranges: dict[Size, None] = {}
     exact: dict[Size, None] = {}
+    scattered: set[Size] = set()
     for i, model in enumerate(models):
         at, key = document.at(*place, i), yamlfile.dotted((*place, i))
-        given = [form for form in ("exact", "range", "csv") if getattr(model, form) is not None]
+        given = [form for form in ("exact", "range", "random", "csv") if getattr(model, form) is not None]
         if len(given) != 1:
-            accepted = "one key: `exact: [m, n, k]`, `range: [m, n, k]` with ranges for numbers, or `csv: FILE`"
+            accepted = (
+                "one key: `exact: [m, n, k]`, `range: [m, n, k]` with ranges for numbers, "
+                "`random: {count: N, high: SIZE}`, or `csv: FILE`"
+            )
             raise UserError("sizes need exactly one key", at=at, key=key, found=given, accepted=accepted)
         try:
             if model.range is not None:
                 ranges.update(dict.fromkeys(_product(model.range)))
+            elif model.random is not None:
+                there = drawn(model.random)
+                scattered.update(set(there) - ranges.keys())
+                ranges.update(dict.fromkeys(there))
             elif model.exact is not None:
                 m, n, k = (along(dimension) for dimension in model.exact)
                 exact[m[0], n[0], k[0]] = None
@@ -109,7 +145,7 @@ def read(models: Sequence[SizesModel], layout: str, document: Document, place: K
             ) from error
         if len(ranges) + len(exact) > _MOST_SIZES:
             raise UserError("there are too many sizes", at=at, key=key, accepted=f"at most {_MOST_SIZES}")
-    return Sizes(tuple(ranges), tuple(exact))
+    return Sizes(tuple(ranges), tuple(exact), frozenset(scattered))
 
 
 def _product(dimensions: Sequence[SizeRange]) -> Iterator[Size]:

@@ -30,6 +30,15 @@ def test_exact_sizes_are_spread():
     assert set(halving.coarse(Sizes(exact=(*near, (1, 1, 1), (1, 1, 500000))), 4)) >= {(1, 1, 1), (1, 1, 500000)}
 
 
+def test_of_random_sizes_a_share_is_spread_beside_the_grid():
+    near = tuple((1000 + i, 1000, 1000) for i in range(9))
+    scattered = (*near, (1, 1, 1), (1, 1, 500000))
+    found = halving.coarse(Sizes(ranges=(*GRID, *scattered), scattered=frozenset(scattered)), 4)
+    assert found[:6] == halving.coarse(Sizes(ranges=GRID), 4)
+    assert len(found) == 6 + 3
+    assert set(found) >= {(1, 1, 1), (1, 1, 500000)}
+
+
 def test_a_kernel_that_is_slow_all_around_is_left_out():
     known = {"small": {(16, 16, 1): 1.0, (4096, 4096, 1): 9.0}, "large": {(16, 16, 1): 3.0, (4096, 4096, 1): 4.0}}
     at = ((16, 16, 1), (4096, 4096, 1))

@@ -64,7 +64,7 @@ def test_the_last_value_varies_fastest(tmp_path):
         ("problem: {NumIndicesC: 3, IndexAssignmentsA: [0, 3, 2], IndexAssignmentsB: [1, 3, 2]}", 6, "without batch"),
         ("problem: {IndexAssignmentsA: [1, 2]}", 6, "not the indices of A"),
         ("problem: {Precision: X}", 6, "wrong value"),
-        *((f"problem: {{Precision: {one}}}", 6, "precision are not tuned") for one in "HBDCZ"),
+        *((f"problem: {{Precision: {one}}}", 6, "precision are not tuned") for one in "HBCZ"),
         ("single_tuned: {VectorWidth: 3}", 6, r"vector_width \(.*\) does not accept"),
     ],
 )
@@ -74,6 +74,29 @@ def test_mistakes_are_told_with_their_line(tmp_path, steps, line, reason):
     assert raised.value.at.line == line
     assert str(raised.value.at.file).endswith("t.yaml")
     assert raised.value.key
+
+
+def test_kernels_of_float64_are_tuned(tmp_path):
+    read = tuning(tmp_path, "problem: {Precision: D, IndexAssignmentsB: [1, 2]}")
+    assert [kind.label for kind in read.types] == ["float64_nt"]
+    with pytest.raises(UserError, match="does not compute this problem") as raised:
+        tuning(tmp_path, text=BASE.format(steps="    problem: {Precision: D}").replace("tensile.cu", "sgemm.cu"))
+    assert "supports float64" in str(raised.value)
+
+
+def test_a_library_has_one_precision(tmp_path):
+    both = BASE.format(steps="") + BASE.format(steps="    problem: {Precision: D}").partition("groups:\n")[2]
+    assert len(tuning(tmp_path, text=both).types) == 2
+    with pytest.raises(UserError, match="libraries of two precisions") as raised:
+        tuning(tmp_path, text=both + "library: {name: made}\n")
+    assert (raised.value.at.line, raised.value.key) == (12, "library")
+
+
+def test_a_pause_below_zero_is_named_with_its_line(tmp_path):
+    with pytest.raises(UserError) as raised:
+        tuning(tmp_path, text=BASE.format(steps="") + "timing: {samples: 3, pause_ms: -5}\n")
+    assert (raised.value.at.line, raised.value.key, raised.value.found) == (8, "timing.pause_ms", -5)
+    assert "a number from 0 to 10000" in str(raised.value)
 
 
 def test_a_template_that_is_none(tmp_path):

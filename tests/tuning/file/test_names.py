@@ -69,7 +69,9 @@ def test_a_template_without_the_parameter_says_so(name):
     ("name", "value"), [("MacroTile", "128x128"), ("MT", "128x128"), ("DU", "8"), ("WG", "16x16x1")]
 )
 def test_kernels_are_joined_by_either_spelling(name, value):
-    known = Instance(TENSILE, TENSILE.completed({}), {"layout": "nn"} | dict.fromkeys("mnk", 64)).names
+    known = Instance(
+        TENSILE, TENSILE.completed({}), {"dtype": "float32", "layout": "nn"} | dict.fromkeys("mnk", 64)
+    ).names
     assert names.joined(name, known) == value
 
 

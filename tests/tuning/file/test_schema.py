@@ -17,6 +17,7 @@ def test_a_file_of_one_group_has_defaults_for_the_rest() -> None:
     assert (read.halving, read.library) == (None, None)
     assert (read.problem.IndexAssignmentsA, read.problem.IndexAssignmentsB) == ([0, 2], [2, 1])
     assert (read.timing.samples, read.timing.cache, read.timing.verify) == (5, "auto", True)
+    assert read.timing.pause_ms == 0
     (group,) = read.groups
     assert (group.ForkParameters, group.single_tuned, group.JoinParameters) == ({}, None, None)
 
@@ -33,6 +34,8 @@ def test_a_file_of_one_group_has_defaults_for_the_rest() -> None:
         ({"problem": {"Precision": "X"}}, "problem"),
         ({"timing": {"samples": 0}}, "timing"),
         ({"timing": {"cache": "hot"}}, "timing"),
+        ({"timing": {"pause_ms": -1}}, "timing"),
+        ({"timing": {"pause_ms": 20_000}}, "timing"),
         ({"halving": {"coarse": 0}}, "halving"),
         ({"halving": {"keep": -0.1}}, "halving"),
         ({"library": {"name": "1st"}}, "library"),

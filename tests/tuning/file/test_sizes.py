@@ -3,12 +3,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lab.base import yamlfile
 from lab.base.errors import UserError
-from lab.tuning.file.schema import SizesModel
-from lab.tuning.file.sizes import along, from_csv, read
+from lab.tuning.file.schema import RandomModel, SizesModel
+from lab.tuning.file.sizes import along, drawn, from_csv, read
 
 
 def sizes(text, layout="nn", file="f.yaml"):
@@ -42,6 +45,48 @@ def test_ranges_and_exact_sizes_are_told_apart():
     assert found.ranges == ((8, 4, 1), (16, 4, 1))
     assert found.exact == ((9, 9, 9), (8, 4, 1))
     assert found.all == ((8, 4, 1), (16, 4, 1), (9, 9, 9))
+
+
+def test_random_sizes_stand_for_those_between_them():
+    found = sizes("sizes: [{range: [[8, 8, 16], 4, [1]]}, {random: {count: 30, high: [16, 4, 9], seed: 5}}]")
+    assert found.exact == ()
+    assert found.scattered < set(found.ranges)
+    assert found.scattered.isdisjoint({(8, 4, 1), (16, 4, 1)})
+    assert len(found.scattered) in {28, 29, 30}
+
+
+def box(**given):
+    return RandomModel.model_validate(given)
+
+
+@given(
+    st.integers(1, 60),
+    st.tuples(*(st.integers(1, 100),) * 3),
+    st.tuples(*(st.integers(0, 20_000),) * 3),
+    st.floats(0, 1),
+)
+def test_random_sizes_lie_in_their_box_each_once(count, low, more, aligned):
+    high = [a + b for a, b in zip(low, more, strict=True)]
+    model = box(count=count, low=list(low), high=high, aligned=aligned, seed=1)
+    found = drawn(model)
+    assert found == drawn(model)
+    assert len(set(found)) == len(found) <= count
+    assert all(a <= x <= b for size in found for a, x, b in zip(low, size, high, strict=True))
+
+
+def test_random_sizes_are_even_in_their_logarithms_and_aligned_as_asked():
+    found = np.array(drawn(box(count=4000, high=16384, aligned=0.5)))
+    assert np.median(found, axis=0) == pytest.approx([128] * 3, rel=0.2)
+    large = found[found > 64]
+    assert (large % 4 == 0).mean() == pytest.approx(0.5 + 0.5 / 4, abs=0.03)
+    assert (np.array(drawn(box(count=400, low=8, high=99, aligned=1.0))) % 4 == 0).all()
+    assert drawn(box(count=9, high=[1, 2, 1], aligned=0)) in {((1, 1, 1), (1, 2, 1)), ((1, 2, 1), (1, 1, 1))}
+
+
+@pytest.mark.parametrize(("low", "high"), [(5, 4), ([1, 9, 1], 8), (0, 4), (1, 2**31)])
+def test_a_box_without_sizes_is_refused(low, high):
+    with pytest.raises(UserError, match="no sizes"):
+        drawn(box(count=3, low=low, high=high))
 
 
 def test_a_csv_file_gives_the_sizes_of_the_layout(tmp_path):

@@ -1,0 +1,174 @@
+"""`lab library`: what a tuned library picks and why, how fast it is here, and packing it for others."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.base.errors import UserError
+
+if TYPE_CHECKING:
+    from lab.base.sizes import Size
+    from lab.library.archive import StoredLibrary
+    from lab.library.checked import CheckedSize
+
+commands = typer.Typer(name="library", help="Tuned libraries: explain, check, pack.", no_args_is_help=True)
+
+Place = Annotated[
+    str, typer.Argument(help="A library's folder or archive, or the name of a shipped one.", show_default=False)
+]
+Size1 = Annotated[int, typer.Argument(min=1, show_default=False)]
+_NEAREST = 3
+"""Measured sizes that `explain` shows."""
+
+
+@commands.command()
+def explain(library: Place, m: Size1, n: Size1, k: Size1) -> None:
+    """Say which kernel a library picks for a size, why, and what its kernels reached at measured sizes around."""
+    from lab.library.archive import stored
+
+    for one in stored(library):
+        for line in _explained(one, (m, n, k)):
+            typer.echo(line)
+
+
+def _explained(one: StoredLibrary, size: Size) -> list[str]:
+    from lab.library.calls import launches
+    from lab.library.expected import expected_ms
+    from lab.library.package import FACTORS, SIZES
+
+    library = one.library
+    number = library.logic.select(*size)
+    kernel = library.kernels[number]
+    m, n, k = size
+    leading = (m if library.layout[0] == "n" else k, k if library.layout[1] == "n" else n, m)
+    made = launches(library, number, dict(zip((*SIZES, *FACTORS), (*size, *leading, 1.0, 0.0), strict=True)))
+    lines = [f"{library.layout} {m} x {n} x {k}: {kernel.name}"]
+    lines.append(f"  because {'; '.join(library.logic.reasons(*size)) or 'the library has one kernel'}")
+    lines.append(f"  {kernel.template}: {', '.join(f'{name}={value}' for name, value in kernel.parameters.items())}")
+    lines += [
+        f"  launch {step.entry}: grid {' x '.join(map(str, step.grid))}, block {' x '.join(map(str, step.block))}, "
+        f"{step.dynamic_shared_bytes} bytes of dynamic shared memory"
+        for step in made.steps
+    ]
+    if made.workspace:
+        lines.append(f"  workspace: {sum(buffer.bytes for buffer in made.workspace)} bytes")
+    expected = expected_ms(library.measured, size)
+    if expected is not None:
+        lines.append(f"  expected: {expected:.4g} ms, {2e-9 * m * n * k / expected:.3g} TFLOP/s")
+    near = sorted(library.measured, key=lambda at: math.dist(_doublings((at.m, at.n, at.k)), _doublings(size)))
+    for at in near[:_NEAREST]:
+        reached = 2e-9 * at.m * at.n * at.k / at.ms
+        beside = f", {at.cublas_ms / at.ms:.2f} of cuBLAS's throughput" if at.cublas_ms else ""
+        name = library.kernels[at.kernel].name
+        lines.append(
+            f"  {library.times.value} near it: {at.m} x {at.n} x {at.k}: {reached:.3g} TFLOP/s{beside}, by {name}"
+        )
+    return lines
+
+
+def _doublings(size: Size) -> tuple[float, ...]:
+    return tuple(math.log2(extent) for extent in size)
+
+
+@commands.command()
+def check(
+    library: Place,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder for check.csv and check.png.", show_default="none")
+    ] = None,
+    sizes: Annotated[int, typer.Option(min=1, help="Random sizes for each layout.")] = 100,
+    csv: Annotated[
+        Path | None,
+        typer.Option(help="Sizes in place of random ones: a CSV file with m, n, k, a_t, b_t.", show_default="none"),
+    ] = None,
+    high: Annotated[int, typer.Option(min=1, help="Largest dimension.")] = 16384,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sizes.")] = 1,
+    cache: Annotated[str, typer.Option(help="State of L2: auto (cold unless very short), cold or warm.")] = "auto",
+) -> None:
+    """Time a library against cuBLAS on this machine, at random sizes, half of the dimensions multiples of 4.
+
+    Of a CSV file's sizes, each library gets those of its layout.
+    """
+    from lab.gpu.process.find import find_cards
+    from lab.gpu.process.localcards import LocalCards
+    from lab.gpu.timing.cache import Flush
+    from lab.gpu.timing.survey import SurveyPolicy
+    from lab.library.archive import stored
+    from lab.tuning.check import check as check_on
+    from lab.tuning.file.schema import RandomModel
+    from lab.tuning.file.sizes import drawn, from_csv
+
+    if cache not in {"auto", "cold", "warm"}:
+        raise UserError("no state of L2", key="--cache", found=cache, accepted="auto, cold, warm")
+    libraries = stored(library)
+    wanted = drawn(RandomModel(count=sizes, low=1, high=high, aligned=0.5, seed=seed)) if csv is None else ()
+    asked = {one.library.layout: wanted if csv is None else from_csv(csv, one.library.layout) for one in libraries}
+    if not any(asked.values()):
+        raise UserError("the file has no size of these layouts", found=str(csv), accepted=", ".join(asked))
+    cards, reason = find_cards(measure=True)
+    if not cards:
+        raise UserError(f"nothing can be checked: {reason}", accepted="a machine with an NVIDIA GPU and PyCUDA")
+    policy = SurveyPolicy(samples=7, enough_ms=20, drop=None, flush=Flush.of(cache))
+    rows: list[CheckedSize] = []
+    with LocalCards(cards) as pool:
+        for one in libraries:
+            own = asked[one.library.layout]
+            rows += check_on(one, own, pool, policy=policy, seed=seed) if own else ()
+            typer.echo(f"{one.library.layout}: {len(own)} sizes", err=True)
+    failed = _tell(rows)
+    if output is not None:
+        _write(rows, output, f"{Path(library).name} against cuBLAS on one {cards[0].description.name}")
+    raise typer.Exit(1 if failed else 0)
+
+
+def _tell(rows: list[CheckedSize]) -> int:
+    """Print the figures by layout and class, and what failed; return how many did."""
+    from lab.library.checked import summaries
+
+    typer.echo(f"{'over cuBLAS':12} {'sizes':>6} {'geo. mean':>10} {'5th pct.':>10} {'worst':>7} {'faster':>7}")
+    for one in summaries(rows):
+        typer.echo(f"{one.name:12} {one.sizes:6} {one.mean:10.3f} {one.p5:10.3f} {one.worst:7.3f} {one.faster:7.1%}")
+    slow = sorted((row for row in rows if row.ratio is not None), key=lambda row: row.ratio or 0.0)
+    for row in slow[:5]:
+        typer.echo(f"slowest: {row.layout} {' x '.join(map(str, row.size))}: {row.ratio:.3f}, by {row.kernel}")
+    errors = [row.expectation_error for row in rows if row.expectation_error is not None]
+    if errors:
+        typer.echo(f"expected times: median error {median(errors):.1%} over {len(errors)} sizes")
+    failed = [row for row in rows if row.failure]
+    for row in failed[:10]:
+        typer.echo(f"failed: {row.layout} {' x '.join(map(str, row.size))}, {row.kernel}: {row.failure}", err=True)
+    return len(failed)
+
+
+def _write(rows: list[CheckedSize], folder: Path, title: str) -> None:
+    from lab.base.files import write_atomically
+    from lab.library.checked import to_csv
+    from lab.report.tuning.checked_png import draw
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / "check.csv", to_csv(rows))
+    if any(row.ratio is not None for row in rows):
+        draw(rows, folder / "check.png", title)
+    typer.echo(f"report: {folder}")
+
+
+@commands.command()
+def pack(
+    run: Annotated[Path, typer.Argument(help="Folder of a tuning run.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the archives.", show_default=False)],
+) -> None:
+    """Pack every library of a tuning run as an archive, which `lab.dispatch.load` reads as it is."""
+    from lab.library import archive
+
+    found = sorted({file.parent for file in run.glob("*/*.json") if file.stem == file.parent.name})
+    if not found:
+        raise UserError("the run wrote no library", found=str(run), accepted="a folder of `lab tune` with `library:`")
+    for folder in found:
+        made = output / f"{folder.name}{archive.SUFFIX}"
+        archive.pack(folder, made)
+        typer.echo(f"{made}: {made.stat().st_size} bytes")

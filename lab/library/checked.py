@@ -1,0 +1,137 @@
+"""What a library's kernels reach at sizes that it was not made for, beside cuBLAS: rows, classes of sizes, figures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lab.base.sizes import Size
+from lab.library.tree import VECTOR
+from lab.measured.timing import Samples
+
+TINY_MFLOP = 20.0
+"""Products of fewer operations are tiny: on an H200 they take about as long as a launch."""
+
+THIN, DEEP = 64, 16
+"""A product is thin where m or n is at most `THIN`, deep where k is `DEEP` times the geometric mean of m and n."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSize:
+    """A library's kernel and cuBLAS at one size.
+
+    Attributes:
+        layout: BLAS letters of A and B.
+        size: m, n, k.
+        kernel: Name of the kernel that the library picks.
+        expected_ms: The time that the library expects; None where it has no measured times.
+        samples: Its times in ms; None where it failed.
+        cublas: Those of cuBLAS; None where there are none.
+        cache: State of L2, `cold` or `warm`.
+        error: Largest error against float64, relative to its scale; None where nothing was compared.
+        failure: Why there is no time; empty where there is one.
+    """
+
+    layout: str
+    size: Size
+    kernel: str
+    expected_ms: float | None
+    samples: Samples | None
+    cublas: Samples | None
+    cache: str
+    error: float | None
+    failure: str
+
+    @property
+    def ratio(self) -> float | None:
+        """Throughput over cuBLAS's; None where either has no time."""
+        return self.cublas.median / self.samples.median if self.samples and self.cublas else None
+
+    @property
+    def expectation_error(self) -> float | None:
+        """By how much the expected time misses the median, relative to this; None where there is none."""
+        return abs(self.expected_ms / self.samples.median - 1) if self.expected_ms and self.samples else None
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Shape, and whether `VECTOR` divides every dimension."""
+        return shape_of(self.size), "aligned" if all(x % VECTOR == 0 for x in self.size) else "unaligned"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSummary:
+    """Ratios to cuBLAS over some sizes.
+
+    Attributes:
+        name: What they have in common.
+        sizes: How many there are.
+        mean: Geometric mean.
+        p5: The 5th percentile.
+        worst: The least.
+        faster: Share of the sizes at which the library is faster.
+    """
+
+    name: str
+    sizes: int
+    mean: float
+    p5: float
+    worst: float
+    faster: float
+
+
+def shape_of(size: Size) -> str:
+    """Return the class of a size: `tiny`, `thin`, `deep` or `large`, the first that holds."""
+    m, n, k = size
+    if 2e-6 * m * n * k < TINY_MFLOP:
+        return "tiny"
+    if min(m, n) <= THIN:
+        return "thin"
+    return "deep" if k > DEEP * math.sqrt(m * n) else "large"
+
+
+def summaries(rows: Sequence[CheckedSize]) -> tuple[CheckSummary, ...]:
+    """Return the ratios of all sizes, of each layout, and of each class; nothing where no size has one."""
+    groups: dict[str, list[float]] = {}
+    for row in rows:
+        if row.ratio is not None:
+            for name in ("all", row.layout, *row.classes):
+                groups.setdefault(name, []).append(row.ratio)
+    order = ("all", "nn", "nt", "tn", "tt", "tiny", "thin", "deep", "large", "aligned", "unaligned")
+    return tuple(_summary(name, groups[name]) for name in order if name in groups)
+
+
+def _summary(name: str, ratios: Sequence[float]) -> CheckSummary:
+    found = np.array(ratios)
+    mean = float(np.exp(np.log(found).mean()))
+    return CheckSummary(
+        name, len(found), mean, float(np.percentile(found, 5)), float(found.min()), float((found > 1).mean())
+    )
+
+
+def to_csv(rows: Iterable[CheckedSize]) -> str:
+    """Return the rows as CSV, times as median, spread and number of samples in ms."""
+    text = io.StringIO()
+    lines: list[Mapping[str, object]] = [_line(row) for row in rows]
+    writer = csv.DictWriter(text, fieldnames=list(lines[0]) if lines else ["layout"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue()
+
+
+def _line(row: CheckedSize) -> dict[str, object]:
+    m, n, k = row.size
+    line: dict[str, object] = {"layout": row.layout, "m": m, "n": n, "k": k, "shape": row.classes[0]}
+    line |= {"alignment": row.classes[1], "kernel": row.kernel}
+    line |= {"cache": row.cache, "failure": row.failure, "expected_ms": row.expected_ms}
+    for name, samples in (("ours", row.samples), ("cublas", row.cublas)):
+        line |= {
+            f"{name}_ms": samples.median if samples else "",
+            f"{name}_spread": samples.spread if samples else "",
+            f"{name}_n": samples.n if samples else "",
+        }
+    return {**line, "ratio": row.ratio if row.ratio is not None else "", "max_error": row.error}

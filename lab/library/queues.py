@@ -1,0 +1,404 @@
+"""A library in use: its machine code in every context that calls it, and a queue for each stream.
+
+A context has modules and functions of its own, and a stream a workspace of its own, so that calls on two streams never
+share scratch. What is loaded or allocated stays until its context ends, since a captured graph may hold it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from lab.base.errors import Location, UserError
+from lab.library.archive import StoredLibrary
+from lab.library.calls import CallForm, CallPlan, CallStep
+from lab.library.driver import FORKS, LEGACY_STREAM, OUT_OF_MEMORY, CudaDriver, DriverError, LaunchConfig, cuda_driver
+from lab.library.operands import Operand
+from lab.library.package import FACTORS, POINTERS, LibraryLaunch
+
+_MOST_PREPARED = 1024
+"""The most calls of a stream whose launches are kept; beyond, all are forgotten."""
+
+_INVALID_HANDLE = 400
+
+Planner: TypeAlias = Callable[[CallForm, tuple[float, float]], CallPlan]
+"""Plans a call of such matrices with alpha and beta."""
+
+
+class Contexts:
+    """A library in all contexts of a process."""
+
+    def __init__(self, stored: StoredLibrary, planner: Planner) -> None:
+        """Find the driver. No context is made.
+
+        Args:
+            stored: The library.
+            planner: Plans a call.
+
+        Raises:
+            MissingToolError: There is no driver, it is too old, or it finds no GPU.
+        """
+        self.stored, self.planner, self.driver = stored, planner, cuda_driver()
+        self._forks, self._lock = FORKS[0], threading.Lock()
+        self._loaded: dict[int, LoadedContext] = {}
+        self._primary: dict[int, int] = {}
+
+    def current(self) -> LoadedContext | None:
+        """Return the library in the current context; None where none is current.
+
+        Raises:
+            UserError: The process was forked since the library's first call.
+        """
+        if FORKS[0] != self._forks:
+            raise UserError(
+                "the process was forked after the library's first call, and contexts of CUDA do not survive that",
+                at=Location(self.stored.place),
+                accepted="a process that is spawned, or a library that is loaded and called in the new process alone",
+            )
+        number = self.driver.current()
+        return (self._loaded.get(number) or self._entered(number)) if number else None
+
+    @contextmanager
+    def pushed(self, pointer: int | None) -> Iterator[LoadedContext]:
+        """Make the context that an address belongs to current, and take it away again.
+
+        Args:
+            pointer: Where memory belongs to none, it is the primary context of the memory's GPU; for None, that of the
+                first GPU.
+        """
+        facts = None if pointer is None else self.driver.facts(pointer)
+        handle = (facts.context if facts else 0) or self._primary_of(facts.ordinal if facts else 0)
+        with self.driver.pushed(handle):
+            loaded = self.current()
+            assert loaded is not None  # noqa: S101 - it was just pushed
+            yield loaded
+
+    def _primary_of(self, ordinal: int) -> int:
+        with self._lock:
+            if ordinal not in self._primary:
+                self._primary[ordinal] = self.driver.primary(ordinal)
+            return self._primary[ordinal]
+
+    def _entered(self, number: int) -> LoadedContext:
+        with self._lock:
+            if number not in self._loaded:
+                self._loaded[number] = LoadedContext(self.stored, self.planner, self.driver)
+            return self._loaded[number]
+
+
+class LoadedContext:
+    """A library in one context, which is current whenever a method is called.
+
+    Attributes:
+        driver: The driver.
+        planner: Plans a call.
+        ordinal: Number of the context's GPU.
+        trusted: The GPU of which arrays can be reached that say that they lie there; -1 for none. Those that do are
+            PyTorch's and CuPy's, which live in its primary context, so that the driver need not be asked where that is
+            the current one.
+    """
+
+    def __init__(self, stored: StoredLibrary, planner: Planner, driver: CudaDriver) -> None:
+        """Load nothing yet."""
+        self.driver, self.planner, self._stored = driver, planner, stored
+        self.ordinal, self._context = driver.ordinal(), driver.context()
+        primary = driver.is_primary(self._context, self.ordinal)
+        self.trusted = self.ordinal if primary else -1
+        self._lock = threading.Lock()
+        self._queues: dict[int, StreamQueue] = {}
+        self._latest: dict[int, StreamQueue] = {}
+        self._modules: dict[int, int] = {}
+        self._functions: dict[tuple[int, str], int] = {}
+        self._allowed: dict[int, int] = {}
+
+    def queue(self, stream: int) -> StreamQueue:
+        """Return the queue of a stream, by its handle.
+
+        Handles are used again when a stream is destroyed, numbers are not. But the driver tells no number of a captured
+        stream, and a capture in which it was asked for one is lost. So of a captured stream it is the queue that the
+        handle meant last.
+        """
+        if stream and self.driver.capturing(stream):
+            found = self._latest.get(stream)
+            return found or self._latest.setdefault(stream, StreamQueue(self, stream))
+        number = self.driver.stream_id(stream) if stream else 0
+        found = self._queues.get(number)
+        if found is None:
+            with self._lock:
+                found = self._queues.setdefault(number, StreamQueue(self, stream))
+                self._latest[stream] = found
+        return found
+
+    def check_reach(self, name: str, operand: Operand) -> None:
+        """Refuse an array that kernels of this context cannot reach, or that lies on another GPU.
+
+        Raises:
+            UserError: The message names the array.
+        """
+        pointer, _, _, ordinal = operand
+        if ordinal == self.trusted or self.driver.reaches(pointer, self.ordinal, self._context):
+            return
+        facts = self.driver.facts(pointer)
+        here = f"memory of GPU {self.ordinal}, whose context is current"
+        if not facts.known:
+            message = f"{name} is not memory that CUDA knows"
+            raise UserError(message, key=name, found=hex(pointer), accepted=here)
+        if facts.on_device and facts.ordinal != self.ordinal:
+            raise UserError(f"{name} lies on another GPU", key=name, found=f"GPU {facts.ordinal}", accepted=here)
+        message = f"{name} belongs to another context"
+        raise UserError(message, key=name, found=f"an address of GPU {facts.ordinal}", accepted=here)
+
+    def launches(self, number: int) -> tuple[LibraryLaunch, ...]:
+        """Return all launches of a kernel, those that take place for some sizes among them."""
+        return self._stored.library.kernels[number].launches
+
+    def loaded(self, number: int, entry: str) -> int | None:
+        """Return a kernel's function by its symbol, if it was loaded."""
+        return self._functions.get((number, entry))
+
+    def load(self, number: int, entry: str) -> int:
+        """Return a kernel's function by its symbol, loaded if need be.
+
+        Raises:
+            UserError: The library lacks its machine code.
+        """
+        with self._lock:
+            if number not in self._modules:
+                kernel, cubins = self._stored.library.kernels[number], self._stored.cubins
+                if kernel.cubin not in cubins:
+                    at = Location(self._stored.place / kernel.cubin)
+                    raise UserError("the library lacks a cubin", at=at, key=kernel.name)
+                self._modules[number] = self.driver.module(cubins[kernel.cubin])
+            key = (number, entry)
+            if key not in self._functions:
+                self._functions[key] = self.driver.function(self._modules[number], entry)
+            return self._functions[key]
+
+    def allow_shared(self, function: int, count: int) -> None:
+        """Let a function have so many bytes of dynamic shared memory."""
+        with self._lock:
+            if count > self._allowed.get(function, 0):
+                self.driver.allow_shared(function, count)
+                self._allowed[function] = count
+
+
+class StreamQueue:
+    """Calls on one stream. A lock keeps the launches of one call together, since they share the workspace."""
+
+    def __init__(self, context: LoadedContext, stream: int) -> None:
+        """Allocate nothing yet."""
+        self._context, self._driver, self._stream = context, context.driver, stream
+        self._lock = threading.Lock()
+        self._prepared: dict[tuple[object, ...], _Prepared] = {}
+        self._workspace, self._room = 0, 0
+        self._event = 0
+
+    def prepare(self, form: CallForm, factors: tuple[float, float], *, scratch: bool) -> None:
+        """Load and allocate what a call needs.
+
+        Args:
+            form: Its matrices.
+            factors: alpha and beta.
+            scratch: Allocate its workspace, too.
+
+        Raises:
+            UserError: The stream is captured and something must be loaded or allocated.
+        """
+        with self._lock:
+            prepared = self._of(form, factors)
+            for launch in self._context.launches(prepared.kernel):  # for other factors, others may take place
+                self._function(prepared.kernel, launch.entry)
+            if scratch:
+                self._scratch(prepared.scratch_bytes)
+
+    def run(
+        self,
+        form: CallForm,
+        pointers: tuple[int, int, int],
+        factors: tuple[float, float],
+        workspace: tuple[int, int] | None,
+    ) -> None:
+        """Queue the launches of a call, once for each member of a batch.
+
+        Args:
+            form: Its matrices.
+            pointers: Addresses of A, B and C.
+            factors: alpha and beta.
+            workspace: Address and bytes of the caller's; None for the queue's own.
+
+        Raises:
+            UserError: The workspace is too small, or the stream is captured and something must be loaded or allocated.
+            DriverError: A launch failed.
+        """
+        with self._lock:
+            prepared = self._prepared.get(form.point) or self._of(form, factors)
+            if factors != prepared.factors:
+                prepared.set_factors(factors)
+            if prepared.scratch_bytes:
+                prepared.place(self._base(prepared.scratch_bytes, workspace))
+            self._launch(prepared, pointers)
+            for member in range(1, form.count):
+                at_a, at_b, at_c = (at + member * step for at, step in zip(pointers, form.steps, strict=True))
+                self._launch(prepared, (at_a, at_b, at_c))
+
+    def wait_for(self, streams: Iterable[int]) -> None:
+        """Let the stream wait for what was queued on others until now.
+
+        Args:
+            streams: By the numbering of ``__cuda_array_interface__``.
+
+        Raises:
+            UserError: The stream is captured and another one is not.
+        """
+        with self._lock:
+            for other in streams:
+                if self._driver.capturing(self._stream) and (
+                    other == LEGACY_STREAM or not self._driver.capturing(other)
+                ):
+                    message = "the stream is captured, and a matrix is still being written on another one, which is not"
+                    accepted = "matrices that are written on the captured stream, or before the capture"
+                    raise UserError(message, key="stream", found=hex(other), accepted=accepted)
+                self._event = self._event or self._driver.event()
+                self._driver.wait(self._stream, self._event, other)
+
+    def _launch(self, prepared: _Prepared, pointers: tuple[int, int, int]) -> None:
+        launch, words = self._driver.launch, prepared.words
+        words[0], words[1], words[2] = pointers
+        for at, count in prepared.zeroed:
+            self._driver.clear(words[at], count, self._stream)
+        for configuration, function, arguments in prepared.launches:
+            status = launch(configuration, function, arguments, None)
+            if status:
+                raise self._launch_error(status)
+
+    def _of(self, form: CallForm, factors: tuple[float, float]) -> _Prepared:
+        """Return the launches for the form, which serve for all factors that the plan does not depend on."""
+        key = (form.point, *(factors[i] for i in form.named)) if form.named else form.point
+        return self._prepared.get(key) or self._new(key, self._context.planner(form, factors))
+
+    def _new(self, key: tuple[object, ...], plan: CallPlan) -> _Prepared:
+        functions = [self._function(plan.kernel, step.entry) for step in plan.steps]
+        for function, step in zip(functions, plan.steps, strict=True):
+            if step.shared_bytes:
+                self._context.allow_shared(function, step.shared_bytes)
+        if len(self._prepared) >= _MOST_PREPARED:
+            self._prepared.clear()
+        made = self._prepared[key] = _Prepared(plan, functions, self._stream)
+        return made
+
+    def _function(self, kernel: int, entry: str) -> int:
+        found = self._context.loaded(kernel, entry)
+        if found is None:
+            self._refuse_in_capture("loads a kernel")
+            found = self._context.load(kernel, entry)
+        return found
+
+    def _base(self, needed: int, workspace: tuple[int, int] | None) -> int:
+        if workspace is None:
+            return self._scratch(needed)
+        address, room = workspace
+        if room < needed:
+            raise UserError("the workspace is too small", key="workspace", found=room, accepted=f"{needed} bytes")
+        return address
+
+    def _scratch(self, needed: int) -> int:
+        """Return the queue's own workspace. Those that it replaced are kept; they have no more room than it has."""
+        if needed > self._room:
+            self._refuse_in_capture("allocates its workspace")
+            room = max(needed, 2 * self._room)
+            try:
+                self._workspace = self._driver.allocate(room)
+            except DriverError as error:
+                if error.status != OUT_OF_MEMORY:
+                    raise
+                accepted = "a `workspace=` of your own, or less memory in use"
+                raise UserError(
+                    "the GPU has no room for the workspace", key="workspace", found=room, accepted=accepted
+                ) from error
+            self._room = room
+        return self._workspace
+
+    def _refuse_in_capture(self, what: str) -> None:
+        if self._driver.capturing(self._stream):
+            accepted = "a size that was called, or prepared by `prepare(m, n, k, stream=...)`, on this stream before"
+            raise UserError(f"the stream is captured, and this call {what}", key="stream", accepted=accepted)
+
+    def _launch_error(self, status: int) -> Exception:
+        if status == _INVALID_HANDLE:
+            accepted = "a stream of the current context that was not destroyed"
+            return UserError("the stream cannot be used", key="stream", found=hex(self._stream), accepted=accepted)
+        return self._driver.error("cuLaunchKernelEx", status)
+
+
+class _Prepared:
+    """A call's launches on one stream, as the driver takes them; addresses and factors are changed in place.
+
+    Every argument is a word of its own, which all launches share: first A, B and C, then scratch buffers, then numbers.
+    """
+
+    __slots__ = (
+        "_base", "_factor_words", "_kept", "_offsets", "factors", "kernel", "launches", "scratch_bytes", "words",
+        "zeroed",
+    )  # fmt: skip
+
+    def __init__(self, plan: CallPlan, functions: Iterable[int], stream: int) -> None:
+        self.kernel, self.scratch_bytes = plan.kernel, plan.workspace_bytes
+        self.factors: tuple[float, float] | None = None
+        self._base = -1
+        place = {name: i for i, name in enumerate((*POINTERS, *(buffer.name for buffer in plan.buffers)))}
+        numbers = sum(not isinstance(value, str) for step in plan.steps for value in step.values)
+        self.words = (ctypes.c_uint64 * (len(place) + numbers))()
+        self._offsets = [(place[buffer.name], buffer.offset) for buffer in plan.buffers]
+        self.zeroed = [(place[buffer.name], buffer.bytes) for buffer in plan.buffers if buffer.zero]
+        self._factor_words: list[tuple[int, str, int, type[int | float]]] = []
+        self.launches: list[tuple[int, int, int]] = []
+        self._kept: list[object] = []
+        free = len(place)
+        for step, function in zip(plan.steps, functions, strict=True):
+            arguments, free = self._arguments(step, place, free)
+            grid, block = (ctypes.c_uint * 3)(*step.grid), (ctypes.c_uint * 3)(*step.block)
+            configuration = LaunchConfig(grid, block, step.shared_bytes, stream, None, 0)
+            self._kept += (arguments, configuration)
+            self.launches.append((ctypes.addressof(configuration), function, ctypes.addressof(arguments)))
+
+    def _arguments(
+        self, step: CallStep, place: Mapping[str, int], free: int
+    ) -> tuple[ctypes.Array[ctypes.c_void_p], int]:
+        at = []
+        for name, kind, value in zip(step.names, step.codes, step.values, strict=True):
+            if isinstance(value, str):
+                at.append(place[value])
+                continue
+            if name in FACTORS:
+                code = f"={kind}" if kind in "fd" else f"@{kind}"  # the native one would make infinity of 1e300
+                self._factor_words.append((8 * free, code, FACTORS.index(name), type(value)))
+            else:
+                struct.pack_into(f"@{kind}", self.words, 8 * free, value)
+            at.append(free)
+            free += 1
+        start = ctypes.addressof(self.words)
+        return (ctypes.c_void_p * len(at))(*(start + 8 * i for i in at)), free
+
+    def place(self, base: int) -> None:
+        """Let the scratch buffers begin at an address."""
+        if base != self._base:
+            for at, offset in self._offsets:
+                self.words[at] = base + offset
+            self._base = base
+
+    def set_factors(self, factors: tuple[float, float]) -> None:
+        """Pass these alpha and beta from now on."""
+        self.factors = None
+        for at, code, which, kind in self._factor_words:
+            try:
+                struct.pack_into(code, self.words, at, kind(factors[which]))
+            except OverflowError as error:
+                accepted = "a number of the library's element type"
+                raise UserError(
+                    f"{FACTORS[which]} is too large", key=FACTORS[which], found=factors[which], accepted=accepted
+                ) from error
+        self.factors = factors

@@ -1,0 +1,114 @@
+"""Timing a library at sizes that it was not made for, beside cuBLAS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from lab.base.expressions import Scalar
+from lab.base.sizes import Size
+from lab.gpu.process.cards import Cards, Surveyed
+from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Survey, SurveyPolicy, room
+from lab.library.archive import StoredLibrary
+from lab.library.calls import launches
+from lab.library.checked import CheckedSize
+from lab.library.expected import expected_ms
+from lab.library.package import FACTORS, SIZES, Library
+from lab.operators.gemm import GemmProblem
+from lab.store.tuning_model import ProblemType
+from lab.templates.launches import Launches
+from lab.tuning.product import product
+
+_AHEAD = 8
+"""Sizes in the card's line, so that it never waits for the next launches."""
+
+
+def check(
+    stored: StoredLibrary,
+    sizes: Sequence[Size],
+    cards: Cards,
+    *,
+    policy: SurveyPolicy,
+    seed: int = 0,
+    done: Callable[[CheckedSize], None] = lambda _: None,
+) -> tuple[CheckedSize, ...]:
+    """Time the kernel that a library picks, and cuBLAS, in turns at each size; check its result against float64.
+
+    Args:
+        stored: The library.
+        sizes: Any sizes.
+        cards: Where they are timed.
+        policy: How.
+        seed: Of the contents of A and B.
+        done: Called with each row as it comes.
+
+    Returns:
+        One row a size, in their order.
+
+    Raises:
+        MissingToolError: No card could start a worker.
+    """
+    library = stored.library
+    of = ProblemType(library.dtype, library.layout)
+    picked = [_picked(library, of, size) for size in sizes]
+    ground = _ground(of, picked, seed)
+    waiting: list[tuple[_Picked, Future[Surveyed]]] = []
+    rows: list[CheckedSize] = []
+
+    def take() -> None:
+        one, future = waiting.pop(0)
+        rows.append(_row(library, one, future.result()))
+        done(rows[-1])
+
+    for one in picked:
+        # a worker keeps machine code by name, and libraries of several layouts have kernels of one name
+        name = f"{library.layout} {library.kernels[one.number].name}"
+        contestant = Entrant(name, one.launches)
+        order = Survey(ground, one.problem, (contestant,), baseline=True, policy=policy, kept=frozenset({name}))
+        waiting.append((one, cards.survey(order, {name: stored.cubins[library.kernels[one.number].cubin]})))
+        if len(waiting) > _AHEAD:
+            take()
+    while waiting:
+        take()
+    return tuple(rows)
+
+
+@dataclass(frozen=True)
+class _Picked:
+    """A size, its problem, and the launches of the kernel that the library picks."""
+
+    size: Size
+    problem: GemmProblem
+    number: int
+    launches: Launches
+
+
+def _picked(library: Library, of: ProblemType, size: Size) -> _Picked:
+    problem, number = product(of, size), library.logic.select(*size)
+    point: dict[str, Scalar] = {name: problem[name] for name in (*SIZES, *FACTORS)}
+    return _Picked(size, problem, number, launches(library, number, point))
+
+
+def _row(library: Library, one: _Picked, surveyed: Surveyed) -> CheckedSize:
+    points = {point.kernel == BASELINE: point for point in surveyed.points}
+    ours, beside = points[False], points.get(True)
+    return CheckedSize(
+        library.layout,
+        one.size,
+        library.kernels[one.number].name,
+        expected_ms(library.measured, one.size),
+        ours.samples,
+        beside.samples if beside else None,
+        ours.cache,
+        ours.error,
+        ours.failure or (beside.failure if beside else ""),
+    )
+
+
+def _ground(of: ProblemType, picked: Sequence[_Picked], seed: int) -> Ground:
+    """Return buffers that are large enough for every size."""
+    sizes = [one.size for one in picked]
+    elements = (max(m * k for m, _, k in sizes), max(k * n for _, n, k in sizes), max(m * n for m, n, _ in sizes))
+    workspace = max(sum(room(buffer) for buffer in one.launches.workspace) for one in picked)
+    return Ground(of.dtype, elements, workspace, seed)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from library_support import small_library
+from played_surveys import Played
+from typer.testing import CliRunner
+
+from lab.base.errors import UserError
+from lab.cli.main import app, main
+from lab.gpu.process import find, localcards
+from lab.library.emit import write
+from lab.library.package import MeasuredSize
+
+SIZES = ((64, 64, 64), (512, 512, 512), (2048, 2048, 64))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = small_library()
+    measured = tuple(MeasuredSize(*size, 0, 0.01 * (i + 1), 0.02) for i, size in enumerate(SIZES))
+    library = replace(made, measured=measured)
+    where = tmp_path / "run" / library.name
+    write(library, {kernel.name: kernel.name.encode() for kernel in library.kernels}, where)
+    return where
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Played:
+    played = Played()
+
+    class Pool:
+        def __init__(self, cards: Sequence[object]) -> None:
+            assert cards == played.cards
+
+        def __enter__(self) -> Played:
+            return played
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(find, "find_cards", lambda **_: (played.cards, ""))
+    monkeypatch.setattr(localcards, "LocalCards", Pool)
+    return played
+
+
+def told(*arguments: object, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["library", *map(str, arguments)])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_explain_says_which_kernel_why_and_what_is_expected(folder: Path) -> None:
+    library = small_library()
+    text = told("explain", folder, 500, 600, 300)
+    number = library.logic.select(500, 600, 300)
+    assert text.startswith(f"nn 500 x 600 x 300: {library.kernels[number].name}\n")
+    for reason in library.logic.reasons(500, 600, 300):
+        assert reason in text
+    assert "invented.cu.j2: tile=1" in text
+    assert "launch part: grid 4 x 201 x 4, block 256 x 1 x 1, 65536 bytes of dynamic shared memory" in text
+    assert "expected: " in text
+    near = [line for line in text.splitlines() if "near it" in line]
+    assert "predicted near it: 512 x 512 x 512: 13.4 TFLOP/s, 1.00 of cuBLAS's throughput" in near[0]
+    assert len(near) == 3
+
+
+def test_pack_writes_an_archive_of_every_library_which_can_be_explained(folder: Path, tmp_path: Path) -> None:
+    text = told("pack", folder.parent, "-o", tmp_path / "packed")
+    (archive,) = (tmp_path / "packed").iterdir()
+    assert text == f"{archive}: {archive.stat().st_size} bytes\n"
+    assert told("explain", archive, 9, 9, 9) == told("explain", folder, 9, 9, 9)
+
+
+def test_a_run_without_a_library_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["library", "pack", str(tmp_path), "-o", str(tmp_path / "packed")])
+    assert isinstance(result.exception, UserError)
+    assert "the run wrote no library" in str(result.exception)
+
+
+def test_check_times_random_sizes_and_writes_table_and_map(folder: Path, tmp_path: Path, gpu: Played) -> None:
+    text = told("check", folder, "--sizes", 7, "--high", 999, "--seed", 5, "-o", tmp_path / "out")
+    assert len(gpu.orders) == 7
+    with (tmp_path / "out" / "check.csv").open(encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    assert [float(row["ratio"]) for row in rows] == [2.0] * 7
+    assert {int(row[name]) <= 999 for row in rows for name in "mnk"} == {True}
+    assert (tmp_path / "out" / "check.png").stat().st_size > 1000
+    assert "all               7      2.000      2.000   2.000  100.0%" in text
+    assert "expected times: median error" in text
+    assert text.count("slowest: nn") == 5
+
+
+def test_check_takes_the_sizes_of_a_file(folder: Path, tmp_path: Path, gpu: Played) -> None:
+    file = tmp_path / "sizes.csv"
+    file.write_text("m,n,k,a_t,b_t\n7,8,9,0,0\n1,2,3,1,0\n70,80,90,0,0\n")
+    told("check", folder, "--csv", file)
+    assert [size for size, _ in gpu.at] == [(7, 8, 9), (70, 80, 90)]
+    file.write_text("m,n,k,a_t,b_t\n1,2,3,1,0\n")
+    result = CliRunner().invoke(app, ["library", "check", str(folder), "--csv", str(file)])
+    assert "no size of these layouts" in str(result.exception)
+
+
+def test_check_fails_where_a_kernel_failed(folder: Path, gpu: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    survey = gpu.survey
+
+    def failing(order: Any, cubins: Any, **given: Any) -> Any:
+        future = survey(order, cubins, **given)
+        surveyed = future.result()
+        points = tuple(replace(point, samples=None, failure="wrong result") for point in surveyed.points)
+        done = type(future)()
+        done.set_result(replace(surveyed, points=points))
+        return done
+
+    monkeypatch.setattr(gpu, "survey", failing)
+    text = told("check", folder, "--sizes", 3, code=1)
+    assert text.count("wrong result") == 3
+
+
+def test_check_without_a_gpu_or_with_another_cache_says_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(find, "find_cards", lambda **_: ((), "there is no GPU"))
+    for given, expected in (
+        (["--cache", "lukewarm"], "found: 'lukewarm'"),
+        ([], "nothing can be checked: there is no GPU"),
+    ):
+        monkeypatch.setattr("sys.argv", ["lab", "library", "check", str(folder), *given])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 2
+        assert expected in capsys.readouterr().err
