@@ -33,6 +33,11 @@ def hang():
     threading.Event().wait()
 
 
+def open_and_hang(fifo):
+    with fifo.open("w"):
+        hang()
+
+
 def end_by(number):
     os.kill(os.getpid(), number)
 
@@ -153,11 +158,15 @@ def parent():
     return os.getppid()
 
 
-def test_the_server_of_processes_may_be_killed(executor):
+def test_the_server_of_processes_may_be_killed(executor, tmp_path):
     server = executor.submit(parent, timeout_s=60).result()
-    begun = executor.submit(hang, timeout_s=600)
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    begun = executor.submit(open_and_hang, fifo, timeout_s=600)
     waiting = executor.submit(parent, timeout_s=60)
     assert server != os.getpid()
+    with fifo.open():  # opens once the work has begun: work that no process has is handed out again, and would hang
+        pass
     os.kill(server, signal.SIGKILL)
     error = begun.exception(timeout=60)
     assert isinstance(error, WorkerLostError)
