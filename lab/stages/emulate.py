@@ -28,6 +28,7 @@ from lab.emulator.results import (
     TensorMapArgument,
 )
 from lab.hardware.tensormaps import find
+from lab.isa.matrix import pipe_cycles
 from lab.measured.timing import Verification
 from lab.operators.base import STORED_AS, Array, Expected, Inputs, Operator
 from lab.operators.builtin import operator
@@ -427,7 +428,9 @@ def _steps(task: EmulationTask, done: list[Emulation]) -> tuple[EmulatedStep, ..
 
 
 def hottest(loops: Sequence[LoopCounts], static: str) -> str:
-    """Choose the hot loop by what was executed in each loop, but in no loop inside it.
+    """Choose the hot loop by the instructions executed in each loop, but in no loop inside it.
+
+    A matrix instruction counts as often as it takes cycles of the tensor cores.
 
     A small problem exaggerates what a block does once, so the hot loop of the text is replaced only by one that
     executes at least `_CLEARLY` times as much.
@@ -439,20 +442,24 @@ def hottest(loops: Sequence[LoopCounts], static: str) -> str:
     Returns:
         Its label; `static` where nothing executes clearly more.
     """
-    own: dict[str, int] = {}
+    own: dict[str, float] = {}
     around: list[LoopCounts] = []
     for loop in loops:
         while around and around[-1].depth >= loop.depth:
             around.pop()
         if around:
-            own[around[-1].label] -= loop.counts.warps
-        own[loop.label] = loop.counts.warps
+            own[around[-1].label] -= _cycles(loop.counts)
+        own[loop.label] = _cycles(loop.counts)
         around.append(loop)
     most = max(own, key=lambda label: own[label], default=static)
     return most if own and own[most] >= _CLEARLY * max(1, own.get(static, 0)) else static
 
 
 _CLEARLY = 2
+
+
+def _cycles(counts: ExecutedCounts) -> float:
+    return counts.warps + sum(n * (pipe_cycles(opcode) - 1) for opcode, n in counts.warps_by_opcode.items())
 
 
 class _Memory:

@@ -315,7 +315,7 @@ def _check(template: Template) -> None:
     for name, buffer in declares.workspace.items():
         _check_type(buffer.type, document, ("workspace", name, "type"), pointers=False)
     for name, tensor_map in declares.tensor_maps.items():
-        _check_type(tensor_map.type, document, ("tensor_maps", name, "type"), pointers=False)
+        _check_type(tensor_map.type, document, ("tensor_maps", name, "type"), pointers=False, computed=True)
     for i, requirement in enumerate(declares.requires):
         names_in(requirement.that, at=document.at("requires", i), key=f"requires[{i}]")
 
@@ -344,7 +344,7 @@ def _check_argument(
     name: str, kind: str, declares: FrontMatter, document: yamlfile.Document, path: tuple[str | int, ...]
 ) -> None:
     if kind != TENSOR_MAP:
-        _check_type(kind, document, path, pointers=True)
+        _check_type(kind, document, path, pointers=True, computed=True)
     elif name not in declares.tensor_maps:
         raise UserError(
             "the tensor map is not declared",
@@ -356,8 +356,13 @@ def _check_argument(
         )
 
 
-def _check_type(kind: str, document: yamlfile.Document, path: tuple[str | int, ...], *, pointers: bool) -> None:
+def _check_type(
+    kind: str, document: yamlfile.Document, path: tuple[str | int, ...], *, pointers: bool, computed: bool = False
+) -> None:
+    """Refuse what is no type; `computed`: an expression in braces may yield it."""
     bare = kind.removesuffix("*").strip() if pointers else kind
+    if computed and bare.startswith("{") and bare.endswith("}"):
+        return  # an expression that yields the type
     if bare != "T" and bare not in ARGUMENT_TYPES:
         raise UserError(
             "unknown argument type" if pointers else "unknown element type",
@@ -367,6 +372,7 @@ def _check_type(kind: str, document: yamlfile.Document, path: tuple[str | int, .
             accepted=[
                 "T",
                 *ARGUMENT_TYPES,
+                *(["an expression in braces that yields one of these"] if computed else []),
                 *(["each of these followed by * for a pointer", TENSOR_MAP] if pointers else []),
             ],
             suggestion=did_you_mean(bare, [*ARGUMENT_TYPES, *([TENSOR_MAP] if pointers else [])]),

@@ -186,12 +186,15 @@ class Instance:
         made = TensorMap(
             name,
             of[0] if len(of) == 1 else declares.of,
-            declares.type.replace("T", scope.dtype),
+            scope.typed(declares.type),
             (rows, columns),
             scope.size(declares.leading, (*path, "leading"), most=_MOST_EXTENT),
             (box_rows, box_columns),
             scope.size(declares.swizzle, (*path, "swizzle"), most=max(SWIZZLES)),
         )
+        if made.dtype not in ELEMENT_BYTES:
+            accepted = ", ".join(ELEMENT_BYTES)
+            raise scope.error("unknown element type", (*path, "type"), found=made.dtype, accepted=accepted)
         refused = made.refused(ELEMENT_BYTES[made.dtype])
         if refused:
             field, found, accepted = refused

@@ -54,6 +54,24 @@ def test_it_hears_of_files_processes_and_connections(fuzz, monkeypatch, tmp_path
         assert any(words in one for one in wrong), words
 
 
+def test_only_processes_below_are_asked_for_their_words(fuzz, monkeypatch):
+    """Threads of the kernel have none, and each would be waited for."""
+    asked, command_line = [], fuzz.command_line
+
+    def noted(place):
+        asked.append(place.name)
+        return command_line(place)
+
+    monkeypatch.setattr(fuzz, "command_line", noted)
+    with subprocess.Popen(["sleep", "60"]) as child:  # noqa: S607 - until it is seen
+        try:
+            fuzz.WATCH.foreign_processes()
+        finally:
+            child.kill()
+    assert str(child.pid) in asked
+    assert not {"1", "2"} & set(asked)
+
+
 def test_it_sees_processes_that_nobody_expects(fuzz):
     with subprocess.Popen(["sleep", "60"]) as child:  # noqa: S607 - until it is seen
         try:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+from planted_tuning import GPU, LABEL, SIZES, invented, plant
 
 from lab.report.analysis import analyse, load
+from lab.report.tuning.data import analyse as analyse_tuning
+from lab.store.tuning import TuningStore
 
 
 @pytest.fixture
@@ -76,3 +79,16 @@ def test_only_files_that_are_there_are_linked(small, make, tmp_path):
     (tmp_path / "ladder.png").touch()
     text = small.html(page, tmp_path, (), "x")
     assert set(re.findall(r'(?:href|src)="([^"]*)"', text)) == {"data:,", "provenance.json", "ladder.png"}
+
+
+def test_a_tuning_run_shows_what_wins_and_what_gains_most(small, tmp_path):
+    with TuningStore(plant(tmp_path, GPU)) as store:
+        page = small.of_tuning(analyse_tuning(store))
+    wins, gains = page.tables
+    assert wins.heading == f"Kernels that win, {LABEL}"
+    assert (len(gains.rows), gains.total) == (small.MOST_VARIANTS, len(SIZES))
+    assert all(len(row) == len(gains.columns) for row in gains.rows)
+    m, n, k = SIZES[0]
+    tflops = 2 * m * n * k / invented("small", m, n) / 1e9
+    # invented: the planted kernels name no tile, and cuBLAS is as fast as the large one
+    assert gains.rows[0] == (f"{LABEL} {m} x {n} x {k}", "", "", f"{tflops:.3f}", "1.50", "2.00", "small")

@@ -189,6 +189,17 @@ def test_the_loop_that_executes_clearly_more_is_hot(loops, static, expected):
     assert hottest(loops, static) == expected
 
 
+def test_a_matrix_instruction_counts_as_often_as_it_takes_cycles():
+    wgmma = {"wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16": 10}  # 128 cycles each
+
+    def counted(label: str, depth: int, warps: int) -> LoopCounts:
+        return LoopCounts(label, depth, ExecutedCounts(warps, 32 * warps, {}, {}, wgmma, {}, {}))
+
+    inner = counted("B", 2, 100)  # 100 + 10 x 127 cycles; the loop around it executes 100 less than it contains
+    assert hottest((counted("A", 1, 2839), inner), "B") == "B"
+    assert hottest((counted("A", 1, 2840), inner), "B") == "A"
+
+
 @pytest.fixture
 def compared():
     """A copy whose file gives no reference; the first variant stands in for it."""

@@ -62,7 +62,7 @@ class Bench:
         return times
 
 
-LOOP = ProductLoop(rate=60e12 / H200.sms, blocks=2, fma=512, instructions=580)
+LOOP = ProductLoop(rate=60e12 / H200.sms, blocks=2, fma=512, instructions=580, element_bytes=4)
 
 
 def kernel(group: Group, *, loop: ProductLoop | None = LOOP, failure: str = "", **given: Scalar) -> Kernel:

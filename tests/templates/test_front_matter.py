@@ -220,6 +220,12 @@ def test_illegal_launches_are_named(tmp_path, old, new, key):
     assert caught.value.key == key
 
 
+def test_an_argument_s_type_may_follow_from_the_problem(tmp_path):
+    template = written(tmp_path, FRONT.replace("A: T*", "A: T*, C: '{out_dtype}*'"))
+    (launch,) = Instance(template, {}, gemm(dtype="bfloat16", out_dtype="float32")).launches.steps
+    assert dict(launch.arguments) == {"m": "int32", "A": "bfloat16*", "C": "float32*"}
+
+
 def test_a_missing_template_is_suggested():
     with pytest.raises(UserError, match=r"did you mean 'gemm/tiled.cu.j2'"):
         kernels.load("gemm/tilde.cu.j2", ROOTS)

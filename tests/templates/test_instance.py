@@ -242,6 +242,7 @@ def test_a_tensor_map_is_an_argument(tmp_path):
     source, made = sequence(tmp_path, MAPPED, problem)
     assert made.tensor_maps == (TensorMap("map", "x", "float64", (77, 1), 80, (32, 1)),)
     assert made.steps[0].arguments[1] == ("map", "tensor_map")
+    assert made == sequence(tmp_path, MAPPED.replace("of:", 'type: "{dtype}", of:'), problem)[1]
     ptx = toolchain("nvrtc").compile(CompileRequest(source, "kernel.cu", "sm_90")).ptx
     done = emulate(EmulationTask(made, DOUBLE, problem, 0, {}), ptx)
     assert (done.unsupported, done.fault) == ("", "")
@@ -260,6 +261,8 @@ def test_a_tensor_map_is_an_argument(tmp_path):
         ("box: [width, 1]", "box: [31, 1]", "tensor_maps.map.box", "a multiple of 2"),
         ("box: [width, 1]", "box: [width, 1], swizzle: 48", "tensor_maps.map.swizzle", "0, 32, 64, 128"),
         ("box: [width, 1]", "box: [width, 1], swizzle: 64", "tensor_maps.map.box", "at most 8"),
+        ("of: \"{'x'}\"", "of: x, type: \"{'float8'}\"", "tensor_maps.map.type", "float64"),
+        ("of: \"{'x'}\"", "of: x, type: float8", "tensor_maps.map.type", "an expression in braces"),
         ("map: tensor_map", "maps: tensor_map", "arguments.maps", "map"),
         ("map: tensor_map", "map: tensor_mop", "arguments.map", "tensor_map"),
     ],

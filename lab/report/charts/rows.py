@@ -285,7 +285,10 @@ TRAFFIC: Final = (
 def ratio_columns(
     columns: Sequence[Column], records: Sequence[VariantRecord], response: Response
 ) -> tuple[Column, ...]:
-    """The ratio columns that have a value in any record; none where the response is the same for every variant."""
+    """The ratio columns that have a value in any record; none where the response is the same for every variant.
+
+    Columns of one value alone come last: they explain nothing.
+    """
     if response.unit is not Merit.TFLOPS and response.kind is Kind.PREDICTED:
         ceilings = [value for record in records if (value := response.of(record)) is not None]
         if max(ceilings, default=0.0) <= min(ceilings, default=0.0) * (1 + 1e-9):
@@ -293,7 +296,8 @@ def ratio_columns(
     known = {column.name: column for column in columns}
     names = RATIOS if response.unit is Merit.TFLOPS else TRAFFIC
     there = (known[name] for name in names if name in known)  # several launches have no ratio of their own
-    return tuple(one for one in there if any(one.get(record) is not None for record in records))
+    values = {one: {found for record in records if (found := one.get(record)) is not None} for one in there}
+    return tuple(sorted((one for one, found in values.items() if found), key=lambda one: len(values[one]) == 1))
 
 
 NamedPoint = tuple[float, float, str]

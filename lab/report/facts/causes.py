@@ -85,6 +85,10 @@ def _spills(record: VariantRecord) -> float | None:
     return None if record.build is None else float(record.build.resources.spill_bytes)
 
 
+def _fences(record: VariantRecord) -> float | None:
+    return figures.wide_fences(record.sass)
+
+
 def _registers(record: VariantRecord) -> float | None:
     return None if record.build is None else float(record.build.resources.registers)
 
@@ -135,6 +139,7 @@ FACTS: Final = (
     MachineFact("spills", _spills, -1, work=False, unit=" B"),
     MachineFact("bank conflicts per request", figures.emulated_conflicts, -1, work=False),
     MachineFact("bytes moved per byte used", figures.emulated_excess, -1, work=True),
+    MachineFact("GPU-wide fences in the hot loop", _fences, -1, work=False),
     MachineFact("resident warps", _warps, 1, work=False),
     MachineFact("atomic instructions", _of_class("atomic"), -1, work=True),
     MachineFact("SASS instructions per fma", _per_fma, -1, work=True),

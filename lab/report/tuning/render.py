@@ -14,6 +14,7 @@ from lab.report.charts import style
 from lab.report.page.page import environment, own_code
 from lab.report.tuning.charts import chart_list
 from lab.report.tuning.data import SizeWinner, TuningAnalysis, TypeReport, analyse
+from lab.report.tuning.gains import MOST_GAINS, gains
 from lab.report.tuning.png import draw
 from lab.report.tuning.rows import RATIOS_FILE, TuningCharts, charts_of, colours
 from lab.report.tuning.tables import KernelLine, WinnerLine, kernel_lines, to_csv, winner_lines
@@ -76,6 +77,8 @@ def page(analysis: TuningAnalysis, charts: TuningCharts, pngs: Sequence[str]) ->
             colours={one.label: colours(one) for one in analysis.types},
             ends={one.label: ends(analysis, one) for one in analysis.types},
             tables={one.label: [(step, columns(step), shown(step)) for step in one.steps] for one in analysis.types},
+            gains=gains(analysis),
+            most_gains=MOST_GAINS,
             pngs=pngs,
             **own_code("tuning/tuning.js"),
             source=Markup(highlight_yaml(analysis.facts.source)),  # noqa: S704 - escaped by pygments
@@ -119,7 +122,7 @@ def ends(analysis: TuningAnalysis, one: TypeReport) -> str:
     """Describe the smallest size and the best one; compare them with the Tensile paper where the sizes are its own."""
     if not one.winners:
         return ""
-    peak = analysis.facts.peak_tflops
+    peak = analysis.facts.peak(one.label)
     small = min(one.winners, key=lambda winner: math.prod(winner.size))
     best = max(one.winners, key=lambda winner: winner.tflops)
     text = (

@@ -9,6 +9,7 @@ import pytest
 from lab.report.charts.definition import Label, Row
 from lab.report.charts.rows import (
     MOST_BARS,
+    RATIOS,
     Bar,
     bars,
     labelled_points,
@@ -16,8 +17,10 @@ from lab.report.charts.rows import (
     names,
     pack_slices,
     point_labels,
+    ratio_columns,
     row_names,
 )
+from lab.report.registry.registry import columns_for
 from lab.store.figures import ranked, response_of
 
 
@@ -84,6 +87,18 @@ def test_bars_of_a_sweep_are_best_first_with_the_baseline_among_them(make):
             assert bar.low is not None
             assert bar.high is not None
             assert bar.low <= bar.value <= bar.high
+
+
+def test_a_ratio_that_is_the_same_everywhere_comes_last(make):
+    store = make("sweep")
+    records = store.records()
+    columns = columns_for(store.run(), records)
+    named = [column.name for column in ratio_columns(columns, records, response_of(records))]
+    assert named[0] == RATIOS[0]
+    same = tuple(replace(record, ptx=records[0].ptx) for record in records)
+    named = [column.name for column in ratio_columns(columns, same, response_of(same))]
+    assert named[0].startswith("sass")
+    assert set(named) >= {RATIOS[0], named[0]}
 
 
 def test_bars_of_a_ladder_keep_its_order_and_names_are_unique(make):

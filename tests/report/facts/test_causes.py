@@ -47,6 +47,15 @@ def test_spills_explain_a_loss(pair):
     assert because(causes(pairs, 0.7), pairs) == "because spills go from 0 to 128 B"
 
 
+def test_fences_of_the_gpu_explain_a_loss(pair):
+    before, after = pair
+    hot = after.sass.hot_loop
+    fenced = replace(hot.counts, by_opcode={**hot.counts.by_opcode, "MEMBAR.ALL.GPU": 1})
+    loops = tuple(replace(loop, counts=fenced) if loop.hot else loop for loop in after.sass.loops)
+    pairs = [(before, replace(after, sass=replace(after.sass, loops=loops)))]
+    assert because(causes(pairs, 0.66), pairs) == "because GPU-wide fences in the hot loop go from 0 to 1"
+
+
 def test_work_explains_only_effects_of_its_own_size(pair):
     before, after = (executed(record, warps) for record, warps in zip(pair, (1000, 1040), strict=True))
     assert [one.fact.name for one in causes([(before, after)], 0.95)] == ["executed instructions"]
