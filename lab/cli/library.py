@@ -37,7 +37,7 @@ def explain(library: Place, m: Size1, n: Size1, k: Size1) -> None:
 
 
 def _explained(one: StoredLibrary, size: Size) -> list[str]:
-    from lab.library.calls import launches
+    from lab.library.calls import launches, sized_form
     from lab.library.expected import expected_ms
     from lab.library.package import FACTORS, SIZES
 
@@ -45,8 +45,8 @@ def _explained(one: StoredLibrary, size: Size) -> list[str]:
     number = library.logic.select(*size)
     kernel = library.kernels[number]
     m, n, k = size
-    leading = (m if library.layout[0] == "n" else k, k if library.layout[1] == "n" else n, m)
-    made = launches(library, number, dict(zip((*SIZES, *FACTORS), (*size, *leading, 1.0, 0.0), strict=True)))
+    point = sized_form(m, n, k, None, library).point
+    made = launches(library, number, dict(zip((*SIZES, *FACTORS), (*point, 1.0, 0.0), strict=True)))
     lines = [f"{library.layout} {m} x {n} x {k}: {kernel.name}"]
     lines.append(f"  because {'; '.join(library.logic.reasons(*size)) or 'the library has one kernel'}")
     lines.append(f"  {kernel.template}: {', '.join(f'{name}={value}' for name, value in kernel.parameters.items())}")

@@ -134,12 +134,7 @@ def call_form(forms: tuple[Form, Form, Form], dtype: str, layout: str) -> CallFo
         UserError: One is not a column-major matrix of the element type, C is read-only, or their shapes do not fit
             together.
     """
-    found = [_array(name, form, dtype) for name, form in zip(POINTERS, forms, strict=True)]
-    for name, (shape, _) in zip(POINTERS, found, strict=True):
-        if len(shape) != 2 or min(shape) < 1:  # noqa: PLR2004 - a matrix
-            accepted = "two dimensions, both at least 1"
-            raise UserError(f"{name} is not a matrix", key=name, found=shape, accepted=accepted)
-    return _fitting(found, dtype, layout)
+    return _fitting(_arrays(forms, dtype, 2, ("a matrix", "two dimensions, both at least 1")), dtype, layout)
 
 
 def batch_form(forms: tuple[Form, Form, Form], dtype: str, layout: str) -> CallForm:
@@ -154,11 +149,8 @@ def batch_form(forms: tuple[Form, Form, Form], dtype: str, layout: str) -> CallF
         UserError: What `call_form` says of a member; or the batches differ in length, their members are not aligned, or
             those of C share elements.
     """
-    found = [_array(name, form, dtype) for name, form in zip(POINTERS, forms, strict=True)]
-    for name, (shape, _) in zip(POINTERS, found, strict=True):
-        if len(shape) != 3 or min(shape) < 1:  # noqa: PLR2004 - matrices one after another
-            accepted = "three dimensions, each at least 1, the batch first"
-            raise UserError(f"{name} is not a batch of matrices", key=name, found=shape, accepted=accepted)
+    words = "a batch of matrices", "three dimensions, each at least 1, the batch first"
+    found = _arrays(forms, dtype, 3, words)
     counts = [shape[0] for shape, _ in found]
     if len(set(counts)) > 1:
         lengths = ", ".join(f"{name} {count}" for name, count in zip(POINTERS, counts, strict=True))
@@ -180,7 +172,21 @@ def batch_form(forms: tuple[Form, Form, Form], dtype: str, layout: str) -> CallF
     return replace(one, count=count, steps=(a, b, c))
 
 
-def _array(name: str, form: Form, dtype: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+_Array = tuple[tuple[int, ...], tuple[int, ...]]
+"""Shape, and strides in bytes."""
+
+
+def _arrays(forms: tuple[Form, Form, Form], dtype: str, dimensions: int, words: tuple[str, str]) -> list[_Array]:
+    """Read A, B and C; the words say what each should be, and what is accepted."""
+    found = [_array(name, form, dtype) for name, form in zip(POINTERS, forms, strict=True)]
+    for name, (shape, _) in zip(POINTERS, found, strict=True):
+        if len(shape) != dimensions or min(shape) < 1:
+            what, accepted = words
+            raise UserError(f"{name} is not {what}", key=name, found=shape, accepted=accepted)
+    return found
+
+
+def _array(name: str, form: Form, dtype: str) -> _Array:
     """Return shape and strides in bytes of an array of the element type."""
     extents, strides, element, writable = form
     torch = type(element).__module__ == "torch"
@@ -201,7 +207,7 @@ def _array(name: str, form: Form, dtype: str) -> tuple[tuple[int, ...], tuple[in
     return shape, tuple(int(stride) * (item if torch else 1) for stride in strides)
 
 
-def _fitting(arrays: Iterable[tuple[tuple[int, ...], tuple[int, ...]]], dtype: str, layout: str) -> CallForm:
+def _fitting(arrays: Iterable[_Array], dtype: str, layout: str) -> CallForm:
     item = np.dtype(dtype).itemsize
     a, b, c = (
         Matrix(shape[0], shape[1], _leading(name, shape, strides, item), item)
@@ -280,9 +286,8 @@ def _share(at: int, x: Matrix, place: int, y: Matrix) -> bool:
     """Return whether two matrices at two addresses have an element in common."""
     ours = at + x.item * x.leading * np.arange(x.columns, dtype=np.int64)
     others = place + y.item * y.leading * np.arange(y.columns, dtype=np.int64)
-    last = (
-        np.searchsorted(ours, others + y.item * y.rows) - 1
-    )  # the last column of x that begins before each of y's ends
+    # the last column of x that begins before each of y's ends
+    last = np.searchsorted(ours, others + y.item * y.rows) - 1
     return bool(((last >= 0) & (ours[last] + x.item * x.rows > others)).any())
 
 
