@@ -7,7 +7,6 @@
         *.png               its charts
         provenance.json     where, when and how the figures were made
         records.json.xz     of `lab run`: the run's facts and every record
-        records.csv.xz      every variant's figures, a row each
         tuning.json.xz      of `lab tune`: facts, kernels, steps
         times.csv.xz        every time with its samples
         winners.csv.xz      the fastest kernel of each size
@@ -44,7 +43,6 @@ from lab.store.tuning import CUTS, FACTS, STEPS, TuningStore
 from lab.store.tuning_model import KernelFacts, Timed, TimingStage
 
 RECORDS: Final = "records.json.xz"
-TABLE: Final = "records.csv.xz"
 LISTINGS: Final = "listings.tar.xz"
 TUNING: Final = "tuning.json.xz"
 TIMES: Final = "times.csv.xz"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +15,7 @@ from lab.cli.main import app
 from lab.report.render import render
 from lab.store import published
 from lab.store.database import Store
+from lab.store.model import EmulationRecord, ExecutedLines
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,7 @@ def links(page):
 def test_what_is_published(script, run, tmp_path):
     assert script.publish(run, tmp_path / "out") == ()
     pictures = {file.name for file in run.glob("*.png") if file.stem not in script.SPACE}
-    wanted = {"index.html", "provenance.json", published.RECORDS, published.TABLE, published.LISTINGS}
+    wanted = {"index.html", "provenance.json", published.RECORDS, published.LISTINGS}
     assert {file.name for file in (tmp_path / "out").iterdir()} == wanted | pictures
     for name in pictures:
         assert (tmp_path / "out" / name).read_bytes() == (run / name).read_bytes()
@@ -144,3 +146,35 @@ def test_a_folder_without_a_run_is_refused(script, tmp_path):
     with pytest.raises(StoreError, match="holds no run"):
         script.publish(tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_pictures_are_kept_in_the_pages_order_as_far_as_they_fit(script, run, tmp_path, monkeypatch):
+    script.publish(run, tmp_path / "all")
+    sizes = {file.stem: file.stat().st_size for file in (tmp_path / "all").glob("*.png")}
+    every = sorted(sizes, key=lambda name: (script.caption_place(name), name))
+    monkeypatch.setattr(script, "MOST_PICTURE_BYTES", sizes[every[0]] + sizes[every[1]])
+    said = script.publish(run, tmp_path / "out")
+    kept = {file.stem for file in (tmp_path / "out").glob("*.png")}
+    assert {every[0], every[1]} <= kept
+    assert sum(sizes[name] for name in kept) <= script.MOST_PICTURE_BYTES
+    missing = sorted(set(every) - kept)
+    assert missing
+    assert sorted(said[0].removesuffix(".").rpartition(": ")[2].split(", ")) == missing
+    assert said[0] in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_a_variant_without_a_listing_has_no_executions_of_its_lines(script, run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    done = EmulationRecord({}, (), lines=(ExecutedLines((1, 2), "fma", warps=8, threads=256, memory={}),))
+    with Store(copy, create=True) as store:
+        for position, record in enumerate(store.records()):
+            store.write(replace(record, emulation=done), position)
+    script.publish(copy, tmp_path / "all")
+    limit = (tmp_path / "all" / published.LISTINGS).stat().st_size * 3 // 4
+    said = script.publish(copy, tmp_path / "out", limit)
+    assert script.NO_LINES in said
+    listed = published.read_listings(tmp_path / "out")
+    records = published.read_records(tmp_path / "out").records
+    assert 0 < len(listed) < len(records)
+    assert {record.variant for record in records if record.emulation.lines} == set(listed)
+    assert set(script.publish(tmp_path / "out", tmp_path / "again", limit)) == set(said)

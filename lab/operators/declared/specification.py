@@ -271,6 +271,8 @@ class _Reader:
             meant = next((known[two] for two in map(" ".join, itertools.pairwise(words)) if two in known), None)
             meant = meant or next((known[one] for one in words if one in known), None)
             suggestion = f"did you mean '{meant}'?" if meant else did_you_mean(word, ELEMENT_TYPES)
+            if suggestion is None and self._text[self._at :].strip().isidentifier():  # `M: m`, a value without its type
+                suggestion = f"a scalar's type comes before its value: int32 = {word}"
             at = self._at + found.start(1) - found.start()
             self.refuse(f"unknown type {word!r}", ", ".join(ELEMENT_TYPES), at=at, suggestion=suggestion)
         self._at = found.end()

@@ -88,6 +88,12 @@ def test_a_mistake_is_named_with_its_place(text, message, accepted):
     assert caught.value.key == "arguments.a"
 
 
+def test_a_value_without_its_type_is_told_where_the_type_goes():
+    with pytest.raises(UserError, match="unknown type 'rows'") as caught:
+        parse("M", "rows")
+    assert "int32 = rows" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("text", "meant"),
     [("float[n]", "float32"), ("const double* x", "float64"), ("unsigned char[n]", "uint8"), ("in32[n]", "int32")],
