@@ -6,8 +6,9 @@ python benchmarks/publish.py reports/h200/gemm_ladder reports/h200/gemm_ladder
 The first argument is a directory of `lab run` or `lab tune`, or a folder of committed results, to draw them again with
 today's program. `lab report reports/h200/gemm_ladder` draws the whole page from what is committed.
 
-Every record is kept. Listings are kept of the best variants, as many as fit; a tuning run's libraries are not: their
-machine code is larger than all the rest. What was left out is printed, and stands on the page and in provenance.json.
+Every record is kept. Listings are kept of the best variants, as many as fit, and how often each of their lines was executed;
+of the pictures those that the page shows first, as many as fit. A tuning run's libraries are not kept: their machine code is
+larger than all the rest. What was left out is printed, and stands on the page and in provenance.json.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import json
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from small_page import html, of_run, of_tuning  # the module beside this one
+from small_page import caption_place, html, of_run, of_tuning  # the module beside this one
 
 from lab.report.analysis import Analysis, analyse, load
 from lab.report.gallery import SPACE
@@ -31,13 +33,22 @@ from lab.report.variant.listings import published_texts
 from lab.store import figures, published
 from lab.store.codec import record_to_json
 from lab.store.database import Store
+from lab.store.model import VariantRecord
 from lab.store.tuning import FACTS, TuningStore
 from lab.store.tuning import FILE as TUNING_STORE
 
 ROOT = Path(__file__).resolve().parents[1]
 
-MOST_LISTING_BYTES = 100_000
-"""Bytes that the compressed listings of a run may take: some 45 runs are committed, in 12 MB all together."""
+MOST_LISTING_BYTES = 60_000
+"""Bytes that the compressed listings of a run may take: some 100 runs are committed, in 12 MB all together."""
+
+MOST_PICTURE_BYTES = 100_000
+"""Bytes that the pictures of an experiment may take."""
+
+MOST_MAP_BYTES = 250_000
+"""Bytes that the maps of a tuning run may take, which has little else to show."""
+
+NO_LINES = "Records of variants without listings do not say how often each PTX line was executed."
 
 _SMALL = 8_000_000
 """Characters of listings that are compressed all at once, in the hope that they fit."""
@@ -91,14 +102,23 @@ def _run(run: Path, made: Path, target: Path, most_listing_bytes: int, *, pictur
         if len(texts) < len(records):
             which = f"{len(texts)} of {len(records)} variants, {_kind(texts, analysis)}" if texts else "no variant"
             left_out = (*earlier, f"Listings are kept of {which}.")
-        published.write_records(published.PublishedRun(facts, store.records(), store.repeat(), earlier), made)
+        kept = tuple(record if record.variant in texts else _without_lines(record) for record in store.records())
+        if kept != store.records() and NO_LINES not in earlier:
+            earlier, left_out = (*earlier, NO_LINES), (*left_out, NO_LINES)
+        published.write_records(published.PublishedRun(facts, kept, store.repeat(), earlier), made)
         published.write_listings(texts, made)
-        (made / published.TABLE).write_bytes(published.compressed((run / "records.csv").read_bytes()))
         if pictures:
-            _pictures(run, made)
+            left_out = (*left_out, *_pictures(run, made, MOST_PICTURE_BYTES))
         _provenance({**record_to_json(facts), published.LEFT_OUT: left_out}, made)
         (made / "index.html").write_text(html(of_run(analysis), made, left_out, _place(target)), encoding="utf-8")
     return left_out
+
+
+def _without_lines(record: VariantRecord) -> VariantRecord:
+    """A record without the executions of lines, which mean nothing without the listing that they are lines of."""
+    if record.emulation is None or not record.emulation.lines:
+        return record
+    return replace(record, emulation=replace(record.emulation, lines=()))
 
 
 def _listings(store: Store, analysis: Analysis, most_bytes: int) -> dict[str, dict[str, str]]:
@@ -140,13 +160,13 @@ def _fitting(texts: Mapping[str, dict[str, str]], most_bytes: int) -> dict[str, 
 
 
 def _tuning_run(run: Path, made: Path, target: Path) -> tuple[str, ...]:
-    left_out = ("The libraries are not kept.", "Samples are rounded to six digits.")
+    left_out: tuple[str, ...] = ("The libraries are not kept.", "Samples are rounded to six digits.")
     with TuningStore(run) as store:
         if not (run / "index.html").exists():
             render_tuning(store)
         published.write_tuning(store, made)
         (made / published.WINNERS).write_bytes(published.compressed((run / "winners.csv").read_bytes()))
-        _pictures(run, made)
+        left_out = (*left_out, *_pictures(run, made, MOST_MAP_BYTES))
         every = FACTS.dump_python(store.facts(), mode="json")
         facts = {name: value for name, value in every.items() if name not in _OF_TUNING_ALONE}
         _provenance({**facts, published.LEFT_OUT: left_out}, made)
@@ -155,12 +175,16 @@ def _tuning_run(run: Path, made: Path, target: Path) -> tuple[str, ...]:
     return left_out
 
 
-def _pictures(run: Path, made: Path) -> None:
+def _pictures(run: Path, made: Path, most_bytes: int) -> tuple[str, ...]:
+    """Copy the pictures that fit, in the order in which the page shows them; say so if some do not."""
     drawn_again = {f"{name}.png" for name in SPACE}  # with the whole page; a committed folder has little room
-    for file in sorted(run.glob("*.png")):
-        if file.name in drawn_again:
-            continue
-        shutil.copyfile(file, made / file.name)
+    every = sorted(run.glob("*.png"), key=lambda file: (caption_place(file.stem), file.name))
+    wanted = [file for file in every if file.name not in drawn_again]
+    for file in wanted:
+        if _size([*made.glob("*.png"), file]) <= most_bytes:
+            shutil.copyfile(file, made / file.name)
+    missing = [file.stem for file in wanted if not (made / file.name).exists()]
+    return (f"Pictures that are drawn with the whole page alone: {', '.join(missing)}.",) if missing else ()
 
 
 def _provenance(facts: Mapping[str, Any], made: Path) -> None:

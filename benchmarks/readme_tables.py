@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from published_rows import rows  # the module beside this one
 
 from lab.report.charts import style
 from lab.store import published
@@ -44,9 +45,9 @@ IDEAS = {
 }
 
 
-def table(csv: Path, cutlass: Path) -> str:
+def table(ladder: Path, cutlass: Path) -> str:
     """The table as Markdown; one row a rung, the fastest of CUTLASS's kernels and cuBLAS last."""
-    frame, others = pd.read_csv(csv), pd.read_csv(cutlass)
+    frame, others = rows(ladder), rows(cutlass)
     others = others[others["kernel"].str.startswith("CUTLASS") & (others["problem.m"] == LADDER_SIZE)]
     frame = pd.concat([frame, others.nlargest(1, "measured_tflops").assign(kernel="CUTLASS")], ignore_index=True)
     rates = dict(zip(frame["kernel"], frame["measured_tflops"].astype(float), strict=True))
@@ -72,11 +73,11 @@ def table(csv: Path, cutlass: Path) -> str:
     return "\n".join([*lines, "", note, ""])
 
 
-def winners(*csvs: Path) -> pd.DataFrame:
+def winners(*folders: Path) -> pd.DataFrame:
     """The fastest verified variant of each problem, with `cublas_tflops` beside it, by size and layout."""
     frames = []
-    for csv in csvs:
-        frame = pd.read_csv(csv)
+    for folder in folders:
+        frame = rows(folder)
         frame = frame[frame["status"] == "verified"]
         problem = ["problem.m", "problem.n", "problem.k", "problem.layout"]
         frames.append(frame.loc[frame.groupby(problem)["measured_tflops"].idxmax()])
@@ -122,9 +123,9 @@ TENSOR_IDEAS = {
 }
 
 
-def tensor_table(csv: Path) -> str:
+def tensor_table(folder: Path) -> str:
     """One row a rung: for each problem, the variant that comes nearest to cuBLAS, which ran in turns with it."""
-    frame = pd.read_csv(csv)
+    frame = rows(folder)
     frame = frame[(frame["status"] == "verified") & ~frame["kernel"].str.contains("four")]
     frame["cublas_tflops"] = frame["measured_tflops"] / frame["ratio_to_baseline"]
     problem = ["problem.m", "problem.layout", "problem.dtype"]
@@ -167,16 +168,16 @@ def gemm_figure(found: pd.DataFrame, file: Path) -> None:
     figure.savefig(file, dpi=130)
 
 
-def softmax_table(rows: Path, long: Path) -> str:
+def softmax_table(short: Path, long: Path) -> str:
     """Some row lengths: the fastest of ours, and what copy, torch and Triton did beside it."""
     lines = [
         "| rows x row length | GB/s | of the copy | of torch | of Triton | form |",
         "| --- | ---: | ---: | ---: | ---: | --- |",
     ]
     # the number of rows is the experiments' own, and no column of theirs
-    chosen = ((rows, 4096, (256, 1024, 2048, 4096, 8192, 12672)), (long, 1024, (16384, 65536, 131072, 262144)))
-    for csv, count, lengths in chosen:
-        frame = pd.read_csv(csv)
+    chosen = ((short, 4096, (256, 1024, 2048, 4096, 8192, 12672)), (long, 1024, (16384, 65536, 131072, 262144)))
+    for folder, count, lengths in chosen:
+        frame = rows(folder)
         for length in lengths:
             group = frame[frame["problem.n"] == length]
             best = group.sort_values("measured_gb_s").iloc[-1]
@@ -222,17 +223,17 @@ def library_table() -> str:
 def tables() -> dict[str, str]:
     """Every table by the name of its marker."""
     return {
-        "ladder": table(*(H200 / name / published.TABLE for name in ("gemm_ladder", "gemm_cutlass"))),
+        "ladder": table(*(H200 / name for name in ("gemm_ladder", "gemm_cutlass"))),
         "gemm": gemm_table(_gemm()),
-        "tensor": tensor_table(H200 / "hgemm_ladder" / published.TABLE),
-        "softmax": softmax_table(H200 / "softmax_rows" / published.TABLE, H200 / "softmax_long" / published.TABLE),
+        "tensor": tensor_table(H200 / "hgemm_ladder"),
+        "softmax": softmax_table(H200 / "softmax_rows", H200 / "softmax_long"),
         "tuning": tuning_table(),
         "library": library_table(),
     }
 
 
 def _gemm() -> pd.DataFrame:
-    return winners(*(H200 / name / published.TABLE for name in ("gemm_small", "gemm_winners")))
+    return winners(*(H200 / name for name in ("gemm_small", "gemm_winners")))
 
 
 def filled(readme: str, made: dict[str, str]) -> str:

@@ -19,14 +19,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import csv
 import importlib
 import itertools
-import lzma
 import os
 import pickle
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -34,6 +31,8 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
+
+from published_rows import rows  # the module beside this one
 
 from lab.base import workers
 from lab.cluster import letters
@@ -47,7 +46,7 @@ TIMING_S = 0.090
 _MOST_READY = 200
 """Variants that may wait for a card before building pauses, as in a sweep."""
 
-REPORT = Path(__file__).parents[1] / "reports" / "h200" / "gemm_unroll" / "records.csv.xz"
+REPORT = Path(__file__).parents[1] / "reports" / "h200" / "gemm_unroll"
 
 
 async def sleep(client: Identity, letter: Letter, parts: Mapping[str, Content]) -> WorkerAnswer:
@@ -87,8 +86,7 @@ def processor_seconds(pid: int) -> float:
 
 def build_seconds() -> float:
     """Median compile time of the measured report."""
-    with lzma.open(REPORT, "rt", newline="") as lines:
-        return statistics.median(float(row["compile_seconds"]) for row in csv.DictReader(lines))
+    return float(rows(REPORT)["compile_seconds"].median())
 
 
 def work(cluster: Cluster, variants: int, cards: int, build_s: float, others: Mapping[str, int]) -> float:

@@ -45,7 +45,7 @@ _PICTURES: Final = {
 
 
 _FILES: Final = (
-    "provenance.json", published.RECORDS, published.TABLE, published.TUNING, published.TIMES, published.WINNERS,
+    "provenance.json", published.RECORDS, published.TUNING, published.TIMES, published.WINNERS,
     published.LISTINGS,
 )  # fmt: skip
 """Files that the page links to, as far as they are there."""
@@ -226,10 +226,12 @@ def html(page: SmallPage, folder: Path, left_out: Sequence[str], place: str) -> 
 
 def pictures(folder: Path) -> list[tuple[str, str]]:
     """(file name, caption) of every PNG of a folder, in the page's order."""
-    order = list(_PICTURES)
+    captions = list(_PICTURES.values())
+    found = sorted((caption_place(file.stem), file.name, file.stem.replace("_", " ")) for file in folder.glob("*.png"))
+    return [(name, captions[place] if place < len(captions) else plain) for place, name, plain in found]
 
-    def key(file: Path) -> str:
-        return next((name for name in order if file.stem.startswith(name)), "")
 
-    found = sorted(folder.glob("*.png"), key=lambda file: (order.index(key(file)) if key(file) else 99, file.name))
-    return [(file.name, _PICTURES.get(key(file), file.stem.replace("_", " "))) for file in found]
+def caption_place(stem: str) -> int:
+    """The place on the page of a picture of this name, less its ending; those without a caption come last."""
+    names = list(_PICTURES)
+    return next((place for place, name in enumerate(names) if stem.startswith(name)), len(names))
