@@ -7,6 +7,7 @@ from tuning_support import BASE, tuning
 
 from lab.base.errors import UserError
 from lab.store.tuning_model import ProblemType
+from lab.tuning.choose.halving import coarse
 from lab.tuning.file.load import load
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
@@ -111,7 +112,9 @@ def test_two_groups_of_one_name(tmp_path):
         tuning(tmp_path, text=text + text.partition("groups:\n")[2])
 
 
-@pytest.mark.parametrize("name", ["gemm_tensile", "gemm_tensile_small", "gemm_deepbench"])
+@pytest.mark.parametrize(
+    "name", ["gemm_tensile", "gemm_tensile_brute", "gemm_tensile_small", "gemm_deepbench", "gemm_deepbench_paper"]
+)
 def test_the_files_that_come_along_are_right(name):
     assert load(EXPERIMENTS / f"{name}.yaml").groups
 
@@ -121,3 +124,38 @@ def test_experiment_1_is_the_papers():
     assert len(tensile.final.ranges) == 27 * 27
     assert len(tensile.fork) == 9 * 4 * 5
     assert ours.final == tensile.final
+
+
+def test_brute_force_is_a_regular_part_of_experiment_1_with_its_coarse_sizes():
+    whole, part = (load(EXPERIMENTS / f"{name}.yaml") for name in ("gemm_tensile", "gemm_tensile_brute"))
+    assert part.halving is None
+    (group,), (tensile, _) = part.groups, whole.groups
+    assert len(group.final.ranges) == 14 * 14
+    assert set(coarse(group.final, 2)) == set(coarse(tensile.final, whole.halving.coarse))
+    assert {str(one.given) for one in group.fork} < {str(one.given) for one in tensile.fork}
+    assert len(group.fork) == 9 * 4 * 3
+
+
+def test_experiment_2_has_every_value_of_the_papers_lists():
+    """The paper's section IV-E; each group may leave out some combinations, none of the values."""
+    lists = {
+        "ThreadTile": "8x8 8x6 8x4 8x2 6x8 6x6 6x4 6x3 4x8 4x6 4x4 4x3 4x2 3x6 3x4 3x3 2x2",
+        "WorkGroup": "32x4x2 32x2x4 24x8x1 16x16x1 16x8x2 16x4x4 16x2x8 12x16x1 8x16x2 8x12x4 8x8x4 8x8x2 8x8x1 8x4x8 "
+        "6x32x1 4x4x4",
+        "GlobalSplitU": "2 4 6 8",
+        "DepthU": "8 16 32 64",
+        "PrefetchGlobalRead": "true false",
+        "WorkGroupMapping": "8 1",
+    }
+    tuning = load(EXPERIMENTS / "gemm_deepbench_paper.yaml")
+    for kind in tuning.types:
+        groups = [group for group in tuning.groups if group.type == kind]
+        seen = {name: set() for name in lists}
+        for group in groups:
+            steps = (group.common, group.join_benchmark)
+            for option in (*group.fork, *(one for step in steps if step for one in step.options)):
+                for name, value in option.values.items():
+                    seen[name].add(value)
+        assert seen == {name: set(text.split()) for name, text in lists.items()}
+        assert {group.initial.get("global_split_u") for group in groups} == {1, 8}
+    assert [kind.layout for kind in tuning.types] == ["nn", "tn", "nt"]
