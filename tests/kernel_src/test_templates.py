@@ -277,6 +277,40 @@ def test_transposed_operands_are_read_right(ways, layout):
         assert done.verification.passed
 
 
+PAPERS = [
+    ((3, 3), (12, 16, 1), 8, 2, "tn"),
+    ((6, 3), (24, 8, 1), 8, 1, "nn"),
+    ((3, 4), (8, 12, 4), 16, 6, "nt"),
+    ((4, 6), (6, 32, 1), 8, 1, "tn"),
+    ((3, 6), (16, 2, 8), 8, 4, "nn"),
+    ((6, 6), (8, 8, 1), 8, 2, "nn"),
+    ((8, 6), (32, 2, 4), 8, 6, "tn"),
+    ((4, 3), (4, 4, 4), 64, 1, "nt"),
+    ((6, 8), (8, 4, 8), 64, 8, "tn"),
+    ((8, 2), (8, 8, 2), 32, 2, "nt"),
+    ((6, 4), (16, 4, 4), 32, 1, "tn"),
+]
+"""ThreadTile, WorkGroup, DepthU, GlobalSplitU of the second experiment of Tensile's paper, and a layout: blocks of 64 to
+384 threads, sides and thread tiles that are no powers of two, a k step a tile and sub-group."""
+
+
+@pytest.mark.parametrize(
+    ("tile", "group", "depth", "split", "layout"),
+    [pytest.param(*one, marks=pytest.mark.thorough) if i > 2 else one for i, one in enumerate(PAPERS)],
+    ids=["x".join(map(str, (*tile, *group))) for tile, group, *_ in PAPERS],
+)
+def test_tiles_that_are_no_powers_of_two_are_right(tile, group, depth, split, layout):
+    names = ("thread_tile_0", "thread_tile_1", "work_group_0", "work_group_1", "local_split_u")
+    given = dict(zip(names, (*tile, *group), strict=True))
+    given |= {"loop_unroll": depth // group[2], "global_split_u": split, "work_group_mapping": 1}
+    given |= {"prefetch_global_read": split > 1}
+    m, n, k = tile[0] * group[0] + 1, tile[1] * group[1] - 1, 2 * depth + 3
+    problem = operator("gemm").problem({"m": m, "n": n, "k": k, "layout": layout, "alpha": -1.5, "beta": 0.5})
+    done, _ = executed("gemm/tensile.cu.j2", given, problem)
+    assert done.unsupported == done.fault == ""
+    assert done.verification.passed
+
+
 def test_no_template_is_left_out():
     known = {name for name in kernels.available(ROOTS) if name.partition("/")[0] in ("gemm", "copy", "transpose")}
     assert {name for name, _ in (*VARIANTS, *MOVES)} == known
