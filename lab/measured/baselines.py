@@ -5,9 +5,11 @@ An experiment names baselines and `lab.gpu.baselines.registry` makes them. Both 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
+
+from lab.base.expressions import Scalar
 
 CUBLAS: Final = "cublas"
 """SGEMM and DGEMM of NVIDIA's library."""
@@ -42,3 +44,35 @@ BASELINES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 """Name of each baseline to the operators that it computes. `copy` computes none: it moves as many bytes."""
+
+
+def unfused_softmax_elements(m: int, n: int) -> int:
+    """Count the elements that five operations on m rows of n read and write: 8mn + 4m.
+
+    Maximum: mn read, m written. Difference: mn + m, mn. Exponential: mn, mn. Sum: mn, m. Quotient: mn + m, mn.
+    """
+    return 8 * m * n + 4 * m
+
+
+def declared_bytes(name: str, operator: str, problem: Mapping[str, Scalar]) -> int | None:
+    """Return the bytes through DRAM that a baseline's operations move.
+
+    Args:
+        name: The baseline.
+        operator: The operator's name.
+        problem: Its problem, complete.
+
+    Returns:
+        Bytes read and written; None where nobody knows what the baseline's kernels do.
+    """
+    counted = _BYTES.get((name, operator))
+    return counted(problem) if counted else None
+
+
+_BYTES: Final[Mapping[tuple[str, str], Callable[[Mapping[str, Scalar]], int]]] = MappingProxyType(
+    {
+        (TORCH_NAIVE, "softmax"): lambda problem: (
+            4 * unfused_softmax_elements(int(problem["m"]), int(problem["n"]))  # float32, whatever the problem's type
+        ),
+    }
+)

@@ -11,7 +11,7 @@ from lab.report.charts import style
 from lab.report.charts.definition import Row
 from lab.report.charts.rows import Bar, Slice
 from lab.report.columns import Column, Value, table
-from lab.report.facts import repeatability, winners
+from lab.report.facts import repeatability, traffic, winners
 from lab.report.facts.agreement import Agreement, agreements
 from lab.report.facts.answer import Answer, answer
 from lab.report.facts.compilers import Compilers, compilers
@@ -142,6 +142,8 @@ def analyse(
     if (compared := compilers(run, records, response)) is not None:
         said = opening.sentences
         opening = replace(opening, sentences=(*said[:1], *compared.sentences, *said[1:]))
+    moving = traffic.sentences(traffic.gains(run, records, response))
+    opening = replace(opening, sentences=(*opening.sentences, *moving))
     if repeat is not None:
         opening = replace(opening, sentences=(*opening.sentences, *repeatability.sentences(repeat, response)))
     return Analysis(

@@ -290,8 +290,8 @@ PAPERS = [
     ((8, 2), (8, 8, 2), 32, 2, "nt"),
     ((6, 4), (16, 4, 4), 32, 1, "tn"),
 ]
-"""ThreadTile, WorkGroup, DepthU, GlobalSplitU of the second experiment of Tensile's paper, and a layout: blocks of 64 to
-384 threads, sides and thread tiles that are no powers of two, a k step a tile and sub-group."""
+"""ThreadTile, WorkGroup, DepthU, GlobalSplitU of the second experiment of Tensile's paper, and a layout: blocks of 64
+to 384 threads, sides and thread tiles that are no powers of two, a k step a tile and sub-group."""
 
 
 @pytest.mark.parametrize(

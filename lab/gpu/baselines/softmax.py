@@ -9,7 +9,7 @@ from typing import Any, Final
 from lab.base.warp import WARP_SIZE
 from lab.gpu.baselines.torch import flat_tensor, module, torch_with_cuda
 from lab.gpu.device.backend import Baseline, BaselineMissingError, Enqueue
-from lab.measured.baselines import TORCH_JIT
+from lab.measured.baselines import TORCH_JIT, unfused_softmax_elements
 from lab.operators.softmax import SoftmaxProblem
 
 _WHOLE_ROW: Final = 32768
@@ -58,14 +58,6 @@ def torch_baseline(problem: SoftmaxProblem, pointers: Mapping[str, int], stream:
     return Baseline("torch", f"torch {torch.__version__}", "torch.softmax", "", launch)
 
 
-def naive_elements(m: int, n: int) -> int:
-    """Count the elements that five operations on m rows of n read and write: 8mn + 4m.
-
-    Maximum: mn read, m written. Difference: mn + m, mn. Exponential: mn, mn. Sum: mn, m. Quotient: mn + m, mn.
-    """
-    return 8 * m * n + 4 * m
-
-
 def naive_baseline(problem: SoftmaxProblem, pointers: Mapping[str, int], stream: int) -> Baseline:
     """Compute a float32 softmax by five of PyTorch's operations: maximum, difference, exponential, sum, quotient.
 
@@ -94,7 +86,7 @@ def naive_baseline(problem: SoftmaxProblem, pointers: Mapping[str, int], stream:
     except (RuntimeError, TypeError) as error:
         raise BaselineMissingError(f"torch's operations fail: {error}") from error
     own.synchronize()
-    moved = 4 * naive_elements(problem.m, problem.n)
+    moved = 4 * unfused_softmax_elements(problem.m, problem.n)
     return Baseline(
         "torch-naive", f"torch {torch.__version__}", "", f"five operations, which move {moved} bytes", launch
     )
