@@ -18,6 +18,7 @@ from lab.emulator.api import launch
 from lab.emulator.arguments import arguments_from_words
 from lab.emulator.results import Emulation, EngineChoice
 from lab.experiment.load import load
+from lab.experiment.machine import on
 from lab.experiment.model import Experiment
 from lab.experiment.space import expand
 from lab.experiment.variants import Plan, Planned, plan, toolchains
@@ -107,6 +108,7 @@ def only_variant(file: Path) -> str:
 def planned_variants(loaded: Experiment) -> Plan:
     """Return the variants of an experiment in their order; where it names no architecture, for the default one."""
     archs = [arch for arch in loaded.archs if arch not in ("auto", "native")] or [DEFAULT_ARCH]
+    loaded = on(loaded, archs)
     return plan(loaded, expand(loaded).points, toolchains(loaded), archs)
 
 

@@ -19,6 +19,7 @@ from lab.emulator.api import launch
 from lab.emulator.arguments import arguments_from_words
 from lab.emulator.results import Buffer, Emulation, EngineChoice
 from lab.experiment.load import load
+from lab.experiment.machine import on
 from lab.experiment.space import expand
 from lab.experiment.triton import TRITON
 from lab.experiment.variants import Plan, Planned, plan, toolchains
@@ -303,6 +304,7 @@ def variants(file: Path, max_variants: int | None = None, *, run_operator: bool 
     experiment = load(file, run_operator=run_operator)
     tools = toolchains(experiment)
     archs = [arch for arch in experiment.archs if arch not in ("auto", "native")] or [DEFAULT_ARCH]
+    experiment = on(experiment, archs)
     return plan(experiment, expand(experiment, max_variants=max_variants).points, tools, archs)
 
 

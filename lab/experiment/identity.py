@@ -29,6 +29,7 @@ IGNORED: Mapping[tuple[str, str], str] = {
     ("ProblemCase", "label"): "part of the variant's label",
     ("KernelEntry", "axes"): "values of other variants; this one's are the point's parameters",
     ("KernelEntry", "constraints"): "they choose the points and change none",
+    ("KernelEntry", "facts"): "constraints alone use them",
     ("Template", "file"): "where the text was found; what it says counts",
     ("Template", "document"): "the lines of the declaration, for errors; what it says counts",
     ("Template", "roots"): "where includes are found; the rendered source counts",

@@ -11,6 +11,7 @@ from lab.base import yamlfile
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar, names_in
 from lab.base.validation import validate
+from lab.experiment.machine import FACTS
 from lab.experiment.model import Experiment, KernelEntry
 from lab.experiment.plain import PTX, check_quotes, plain_kernel
 from lab.experiment.problems import ProblemCase, problems, values_of
@@ -75,7 +76,8 @@ def _of_plain_kernel(text: str, file: Path, document: yamlfile.Document) -> Expe
         problems=wanted,
         problem_axes=problem_axes,
         kernels=(given.entry,),
-        baseline=given.baseline,
+        baseline={name: value for name, value in given.baseline.items() if value in given.entry.axes[name]},
+        baseline_rules={name: str(rule) for name, rule in given.baseline.items() if rule not in given.entry.axes[name]},
         **_common(raw, text, file, document) | _compilers(raw, document),
     )
 
@@ -313,7 +315,7 @@ def _constraints(
     document: yamlfile.Document,
     place: tuple[str, int],
 ) -> tuple[tuple[str, Location], ...]:
-    known = list(dict.fromkeys([*template.declares.parameters, *wanted[0].values]))
+    known = list(dict.fromkeys([*template.declares.parameters, *wanted[0].values, *FACTS]))
     for i, expression in enumerate(entry.constraints):
         at, key = document.at(*place, "constraints", i), yamlfile.dotted((*place, "constraints", i))
         for name in sorted(names_in(expression, at=at, key=key)):

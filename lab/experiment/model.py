@@ -25,12 +25,15 @@ class KernelEntry:
         axes: Every parameter of the template, in the file's order and then the template's, with the values it
             takes; one value means fixed.
         constraints: Expressions with the line where each stands.
+        facts: Further names that constraints may use, with their values: those of `lab.experiment.machine`, once the
+            architecture is known.
     """
 
     name: str
     template: front_matter.Template
     axes: Mapping[str, tuple[Scalar, ...]]
     constraints: tuple[tuple[str, Location], ...]
+    facts: Mapping[str, Scalar] = field(default_factory=dict)
 
     @property
     def swept(self) -> tuple[str, ...]:
@@ -62,6 +65,8 @@ class Experiment:
         search: How the space is searched; None where every point is run.
         emulate_at_most: Variants to execute on the CPU in a sweep or in a round of a search; None means all.
         baseline: Setting of the parameters that other variants are compared with; empty for none.
+        baseline_rules: Parameters of that setting whose values follow from the architecture, with the expressions of
+            `lab.experiment.machine`; empty once it is known.
         profile: Which variants' hardware counters are read; None for none.
     """
 
@@ -85,6 +90,7 @@ class Experiment:
     emulate_at_most: int | None = None
     profile: ProfileModel | None = None
     baseline: Mapping[str, Scalar] = field(default_factory=dict)
+    baseline_rules: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, *path: str | int) -> Location:
         """Return where a key stands in the file; without the key, the file."""

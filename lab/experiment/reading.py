@@ -14,6 +14,7 @@ from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar, names_in
 from lab.base.files import read_regular, within
 from lab.base.yamlfile import Document, Key, dotted
+from lab.experiment.machine import FACTS
 from lab.experiment.problems import values_of
 from lab.experiment.schema import PlainFile, Sizes
 from lab.operators.declared.declaration import Declaration, declare
@@ -139,7 +140,7 @@ def axes_of(reading: Reading) -> dict[str, tuple[Scalar, ...]]:
 def check_constraints(reading: Reading, known: set[str]) -> None:
     """Check that constraints name what is known, and that the emulated size has the problem's fields."""
     for i, constraint in enumerate(reading.raw.constraints):
-        check_names(reading, constraint, ("constraints", i), known, "a constraint")
+        check_names(reading, constraint, ("constraints", i), {*known, *FACTS}, "a constraint")
     for name in reading.raw.emulate if isinstance(reading.raw.emulate, dict) else {}:
         fields = reading.fields
         if name not in fields:
@@ -169,7 +170,10 @@ def check_names(reading: Reading, expression: str | float | None, path: Key, kno
 
 
 def baseline_of(reading: Reading, axes: Mapping[str, tuple[Scalar, ...]]) -> dict[str, Scalar]:
-    """Return the setting of the parameters that the others are compared with."""
+    """Return the setting of the parameters that the others are compared with.
+
+    The text of a rule, which names facts of an SM, stands for the value that it has on the architecture.
+    """
     chosen: dict[str, Scalar] = {}
     for name, value in (reading.raw.baseline or {}).items():
         if name not in axes:
@@ -180,9 +184,21 @@ def baseline_of(reading: Reading, axes: Mapping[str, tuple[Scalar, ...]]) -> dic
             chosen[name] = value
         elif same := [one for one in axes[name] if element_named(str(one)) == element_named(str(value)) is not None]:
             chosen[name] = same[0]  # a type has several names
+        elif isinstance(value, str) and _is_rule(reading, name, value):
+            check_names(reading, value, ("baseline", name), {*FACTS}, "the rule")
+            chosen[name] = value
         else:
             reading.refuse("no variant has this value", ("baseline", name), found=value, accepted=axes[name])
     return chosen
+
+
+def _is_rule(reading: Reading, name: str, text: str) -> bool:
+    """Whether a text names facts of an SM; one that is no expression at all does not."""
+    try:
+        names = names_in(text, at=reading.document.at("baseline", name), key=dotted(("baseline", name)))
+    except UserError:
+        return False
+    return not FACTS.keys().isdisjoint(names)
 
 
 def type_of(values: tuple[Scalar, ...]) -> Any:  # noqa: ANN401 - one of the words of `Parameter.type`

@@ -56,7 +56,7 @@ class KernelModel(Strict):
     )
     constraints: list[str] = Field(
         default_factory=list,
-        description="Expressions over parameters and problem; points where one is false are left out",
+        description="Expressions over parameters, problem and facts of an SM; points where one is false are left out",
     )
 
 
@@ -278,7 +278,7 @@ class PlainFile(MeasuringFile):
     )
     constraints: list[str] = Field(
         default_factory=list,
-        description="Expressions over parameters and problem; points where one is false are left out",
+        description="Expressions over parameters, problem and facts of an SM; points where one is false are left out",
     )
     grid: Sizes | None = Field(None, description="Blocks in x, y and z: an expression, or a list of up to three")
     block: Sizes | None = Field(None, description="Threads of a block in x, y and z, likewise")
@@ -314,7 +314,9 @@ class PlainFile(MeasuringFile):
         "the arguments hold. The first metric is the throughput, a rate; further ones are columns",
     )
     baseline: dict[str, Value] | None = Field(
-        None, description="The setting of the parameters that others are compared with: {block_size_x: 256}"
+        None,
+        description="The setting of the parameters that others are compared with: {block_size_x: 256}; a value may be "
+        "an expression over facts of an SM: {STAGES: 4 if block_shared_bytes > 200000 else 2}",
     )
 
 

@@ -220,7 +220,7 @@ def _excluded_by(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem:
     refused = instance.unsupported()
     if refused:
         return f"{kernel.template.name} supports only {refused[0]} {', '.join(map(str, refused[1]))}"
-    names = {**problem.values, **instance.parameter_values}
+    names = {**kernel.facts, **problem.values, **instance.parameter_values}
     for expression, at in kernel.constraints:
         if not evaluate(expression, names, at=at, key="constraints"):
             return expression

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from lab.base import workers
 from lab.experiment.load import load
+from lab.experiment.machine import depends, on
 from lab.experiment.model import Experiment
 from lab.experiment.schema import ProfileModel, SearchModel
 from lab.experiment.space import Expansion, Point, expand, neighbours, nothing_left
@@ -257,13 +258,13 @@ def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
         looking = beside.submit(
             services.find_cards, measure=options.measure, every=bool(options.cluster), model=options.gpu_model
         )
+        if depends(experiment):
+            experiment = on(experiment, _archs(experiment, looking.result()[0]))
         searching = _searching(experiment, strategy) if strategy else None
         expansion = None if searching else expand(experiment, max_variants=options.max_variants)
         tools = toolchains(experiment)
         cards, not_measured = looking.result()
-    gpu = cards[0].description if cards else None
-    named = (describe.resolve(arch, gpu, key="archs", write=_NO_NATIVE) for arch in experiment.archs)
-    archs = tuple(dict.fromkeys(named))
+    archs = _archs(experiment, cards)
     if expansion is not None:
         planned = plan(experiment, expansion.points, tools, archs)
         return _Asked(experiment, expansion, cards, not_measured, tools, archs, planned)
@@ -274,6 +275,13 @@ def _read(file: Path, options: RunOptions, services: Services) -> _Asked:
         raise nothing_left(experiment)
     expansion = Expansion(points, searching.combinations, {}, len(points))
     return _Asked(experiment, expansion, cards, not_measured, tools, archs, planned, searching, first)
+
+
+def _archs(experiment: Experiment, cards: Sequence[Card]) -> tuple[str, ...]:
+    """The architectures, each once, with the cards' own in place of `native`."""
+    gpu = cards[0].description if cards else None
+    named = (describe.resolve(arch, gpu, key="archs", write=_NO_NATIVE) for arch in experiment.archs)
+    return tuple(dict.fromkeys(named))
 
 
 def _searching(experiment: Experiment, rules: SearchModel) -> Searching:

@@ -95,6 +95,7 @@ NO_CONDITION: Mapping[str, str] = {
     "archs": "each variant's fingerprint has its own",
     "options": "each variant's fingerprint has its own",
     "baseline": "the report compares with it, and no record depends on it",
+    "baseline_rules": "they become the baseline",
     "search": "its text counts, below",
     "profile": "a profile is added to an existing record and changes nothing else",
     "emulate_at_most": "it counts where variants are executed on the CPU, below",
