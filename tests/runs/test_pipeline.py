@@ -19,7 +19,7 @@ from lab.measured.timing import CardState, Measurement, Samples, Verification
 from lab.report.columns import row as cells_of
 from lab.report.registry.registry import columns_for
 from lab.runs.observer import SilentObserver
-from lab.runs.pipeline import RunOptions, run
+from lab.runs.pipeline import RunOptions, _read, run
 from lab.stages.build import BuildFailure, Built
 from lab.stages.executed import execution
 from lab.store.database import Store
@@ -168,6 +168,14 @@ def test_compilers_side_by_side(experiment, tmp_path, no_gpu):
         assert record.sass.hot_loop.counts.fma == record.parameters["depth"]
     page = (tmp_path / "out" / "index.html").read_text()
     assert "All 2 compilers compile 2 of the 2 sources" in page
+
+
+def test_a_rule_follows_the_architecture_that_is_built_for(experiment, tmp_path, no_gpu):
+    rule = "constraints: [depth == (4 if block_shared_bytes > 200000 else 2)]"
+    experiment.write_text(EXPERIMENT.replace("[1, 2, 4, 8]}", f"[1, 2, 4, 8]}}, {rule}"))
+    for arch, depth in (("sm_90", 4), ("sm_80", 2)):
+        asked = _read(experiment, RunOptions(output=tmp_path / arch, archs=(arch,)), no_gpu)
+        assert [point.parameters["depth"] for point in asked.planned.points] == [depth]
 
 
 def test_an_edited_template_is_another_variant(experiment, tmp_path, no_gpu):

@@ -12,7 +12,7 @@ from lab.report.facts.traffic import declared_traffic, gains, sentences
 from lab.store.figures import response_of
 from lab.store.model import LaunchRecord, StepRecord
 
-GRID = LaunchRecord((1,), (32,), 0)
+GRID = LaunchRecord((1, 1, 1), (32, 1, 1), 0)
 ROWS, SHORT, LONG = 4096, 1024, 2048
 
 
