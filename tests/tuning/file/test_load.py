@@ -150,7 +150,7 @@ def test_experiment_2_has_every_value_of_the_papers_lists():
     tuning = load(EXPERIMENTS / "gemm_deepbench_paper.yaml")
     for kind in tuning.types:
         groups = [group for group in tuning.groups if group.type == kind]
-        seen = {name: set() for name in lists}
+        seen: dict[str, set[str]] = {name: set() for name in lists}
         for group in groups:
             steps = (group.common, group.join_benchmark)
             for option in (*group.fork, *(one for step in steps if step for one in step.options)):
