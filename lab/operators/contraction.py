@@ -37,7 +37,7 @@ from lab.operators.tensors import Layout, TensorShapes, distinct
 
 _ASSIGNMENTS = ("IndexAssignmentsA", "IndexAssignmentsB")
 _SPELT = ("einsum", *_ASSIGNMENTS, "NumIndicesC")
-_DERIVED = ("folded", "d0", "d1", "dU", "rows", "columns", "depth", "batches", "alignment")
+_DERIVED = ("folded", "d0", "d1", "dU", "rows", "columns", "depth", "batches", "alignment", "compact")
 
 
 class ContractionProblem(Problem):
@@ -120,14 +120,16 @@ class ContractionProblem(Problem):
 
         `folded` is the einsum with neighbouring indices merged; `d0`, `d1` and `dU` are the sizes of these indices of
         it, 1 where there is no such index; `rows`, `columns`, `depth` and `batches` are the numbers of values that the
-        free indices on d0's side, those on d1's side, the summation indices and the batch indices take together; and
-        `alignment` is explained at `TensorShapes.alignment`.
+        free indices on d0's side, those on d1's side, the summation indices and the batch indices take together;
+        `alignment` is explained at `TensorShapes.alignment`; and `compact` names the operands without strides of their
+        own: `AB`, `A`, `B` or nothing.
         """
         merged = self.shape.folded()
         indices = merged.einsum
         groups = (indices.rows, indices.columns, indices.depth, indices.batch)
         sizes = [merged.count(group[:1]) for group in groups[:3]] + [merged.count(group) for group in groups]
-        return dict(zip(_DERIVED, (str(indices), *sizes, merged.alignment), strict=True))
+        compact = "".join(operand for operand in "AB" if operand not in merged.given)
+        return dict(zip(_DERIVED, (str(indices), *sizes, merged.alignment, compact), strict=True))
 
 
 @dataclass(frozen=True)

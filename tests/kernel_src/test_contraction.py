@@ -19,6 +19,7 @@ from lab.templates.instance import Instance
 ROOTS = kernels.search_path()
 CONTRACTION = operator("contraction")
 TILED = kernels.load("contraction/tiled.cu.j2", ROOTS)
+GATHERED = kernels.load("contraction/gathered.cu.j2", ROOTS)
 SIZES = {"i": 5, "j": 4, "k": 3, "l": 2, "m": 7, "n": 3, "o": 3}
 KNOWN: dict[str, dict[str, Scalar]] = {
     "batched NT": {"einsum": "ilk,jlk->ijk", "i": 40, "j": 36, "k": 3, "l": 20},
@@ -44,12 +45,12 @@ KNOWN: dict[str, dict[str, Scalar]] = {
 }
 
 
-def check(fields, given_parameters):
+def check(fields, given_parameters, template=TILED):
     """Execute the template's kernels; compare with the operator's reference, and that with NumPy's einsum."""
-    problem, chosen = CONTRACTION.problem(fields), TILED.completed(given_parameters)
-    assert Instance(TILED, chosen, problem).unmet() is None
-    ptx = ptx_of(Instance(TILED, chosen, problem).source)
-    done = emulate(EmulationTask(Instance(TILED, chosen, problem).launches, "contraction", problem, 1, {}), ptx)
+    problem, chosen = CONTRACTION.problem(fields), template.completed(given_parameters)
+    assert Instance(template, chosen, problem).unmet() is None
+    ptx = ptx_of(Instance(template, chosen, problem).source)
+    done = emulate(EmulationTask(Instance(template, chosen, problem).launches, "contraction", problem, 1, {}), ptx)
     assert done.unsupported == ""
     assert done.fault == ""
     assert done.verification.passed, done.verification.worst
@@ -82,3 +83,62 @@ def turns():
 def test_known_contractions_are_right(name, free, summation, tile):
     split, beta = (4 if tile >= 2 else 1), (0.5 if tile in (1, 2) else 0.0)
     check({**KNOWN[name], "beta": beta}, {**TILES[tile], "free": free, "summation": summation, "split": split})
+
+
+ONE_WARP: dict[str, Scalar] = {"block_m": 32, "block_n": 32, "block_k": 8, "thread_m": 8, "thread_n": 4}
+FOUR_WARPS: dict[str, Scalar] = {
+    **{"block_m": 64, "block_n": 32, "block_k": 16, "thread_m": 4, "thread_n": 4, "lanes_m": 8, "unroll": 4},
+    **{"stages": 3, "group": 1},
+}
+WAYS: list[dict[str, Scalar]] = [{}, {"workers": 3}, {"split": 3}, {"workers": 5, "stages": 4}]
+
+
+def gathered_turns():
+    """Each contraction with each way to share the summation; the tiles and β take turns."""
+    for number, name in enumerate(KNOWN):
+        for i, way in enumerate(WAYS):
+            tile = ONE_WARP if (number + i) % 2 else FOUR_WARPS
+            marks = [pytest.mark.thorough] if i != number % len(WAYS) else []
+            beta = 0.5 if (number + i) % 3 == 0 else 0.0
+            yield pytest.param(name, {**tile, "read": "gathered", **way}, beta, id=f"{name}-{i}", marks=marks)
+
+
+@pytest.mark.parametrize(("name", "given_parameters", "beta"), list(gathered_turns()))
+def test_known_contractions_are_right_when_gathered(name, given_parameters, beta):
+    check({**KNOWN[name], "beta": beta}, given_parameters, GATHERED)
+
+
+@pytest.mark.parametrize(
+    ("fields", "launched"),
+    [
+        ({"einsum": "ilk,jlk->ijk", "i": 44, "j": 36, "k": 3, "l": 24}, ()),
+        ({"einsum": "ilk,ljk->jki", "i": 44, "j": 35, "k": 3, "l": 24}, ("gather_x",)),  # d0 in B
+        ({"einsum": "il,jl->ij", "i": 36, "j": 68, "l": 29}, ()),  # a partial tile of the depth, but no batch
+        ({"einsum": "il,jl->ij", "i": 36, "j": 68, "l": 9, "strides_B": "1,70"}, ("gather_y",)),
+        ({"einsum": "iabc,cbaj->ij", "i": 36, "j": 7, "a": 2, "b": 3, "c": 4}, ("gather_x", "gather_y")),
+    ],
+)
+def test_operands_that_are_matrices_are_read_where_they_lie(fields, launched):
+    problem = CONTRACTION.problem(fields)
+    found = Instance(GATHERED, GATHERED.completed(ONE_WARP), problem).launches
+    assert tuple(step.entry for step in found.steps if step.entry.startswith("gather")) == launched
+    check({**fields, "alpha": -1.5, "beta": 2.0}, ONE_WARP, GATHERED)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"einsum": "ilk,jlk->ijk", "i": 42, "j": 36, "k": 3, "l": 24}, "16 bytes"),
+        ({"einsum": "ilk,jlk->ijk", "i": 44, "j": 37, "k": 3, "l": 24}, "16 bytes"),
+        ({"einsum": "ilk,jlk->ijk", "i": 44, "j": 36, "k": 3, "l": 25}, "next"),
+    ],
+)
+def test_sizes_that_bulk_copies_cannot_read_in_place_are_refused(fields, why):
+    instance = Instance(GATHERED, GATHERED.completed(ONE_WARP), CONTRACTION.problem(fields))
+    assert why in instance.unmet().because
+
+
+@given(problems())
+@settings(deadline=None, max_examples=3, suppress_health_check=[HealthCheck.too_slow])
+def test_any_contraction_can_be_gathered(fields):
+    check({**fields, "dtype": "float32"}, {**ONE_WARP, "read": "gathered"}, GATHERED)
