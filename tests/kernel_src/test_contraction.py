@@ -41,6 +41,7 @@ KNOWN: dict[str, dict[str, Scalar]] = {
     "scalars": {"einsum": ",->"},
     "vector by a scalar": {"einsum": "a,->a", "a": 70},
     "windows": {"einsum": "oil,ok->ikl", "o": 3, "i": 30, "k": 5, "l": 2, "strides_A": "1,1,32"},
+    "index t": {"einsum": "tsu,tru->sru", "t": 9, "s": 36, "r": 20, "u": 2},  # its size is not the type `size_t`
     "everything is 1": {"einsum": "abc,cd->abd", **dict.fromkeys("abcd", 1)},
 }
 
