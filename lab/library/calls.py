@@ -166,7 +166,7 @@ def batch_form(forms: tuple[Form, Form, Form], dtype: str, layout: str) -> CallF
             raise UserError(f"members of {name} are not aligned", key=name, found=step, accepted=accepted)
     (a, b, c), c_step = steps, abs(steps[2])
     further = takewhile(lambda i: i * c_step < one.spans[2], range(1, count))
-    if any(_share(0, one.matrices[2], i * c_step, one.matrices[2]) for i in further):
+    if any(share(0, one.matrices[2], i * c_step, one.matrices[2]) for i in further):
         found_steps = f"{c} bytes from one to the next"
         raise UserError("members of C share elements", key="C", found=found_steps, accepted="members of their own")
     return replace(one, count=count, steps=(a, b, c))
@@ -178,7 +178,7 @@ _Array = tuple[tuple[int, ...], tuple[int, ...]]
 
 def _arrays(forms: tuple[Form, Form, Form], dtype: str, dimensions: int, words: tuple[str, str]) -> list[_Array]:
     """Read A, B and C; the words say what each should be, and what is accepted."""
-    found = [_array(name, form, dtype) for name, form in zip(POINTERS, forms, strict=True)]
+    found = [array_of(name, form, dtype) for name, form in zip(POINTERS, forms, strict=True)]
     for name, (shape, _) in zip(POINTERS, found, strict=True):
         if len(shape) != dimensions or min(shape) < 1:
             what, accepted = words
@@ -186,7 +186,7 @@ def _arrays(forms: tuple[Form, Form, Form], dtype: str, dimensions: int, words: 
     return found
 
 
-def _array(name: str, form: Form, dtype: str) -> _Array:
+def array_of(name: str, form: Form, dtype: str) -> _Array:
     """Return shape and strides in bytes of an array of the element type."""
     extents, strides, element, writable = form
     torch = type(element).__module__ == "torch"
@@ -273,7 +273,7 @@ def check_places(form: CallForm, pointers: tuple[int, int, int]) -> None:
             continue
         near = (starts[:, None] < written + form.spans[2]) & (written < starts[:, None] + span)
         for i, j in np.argwhere(near):
-            if _share(read[i], matrix, members[2][j], c):
+            if share(read[i], matrix, members[2][j], c):
                 raise UserError(
                     f"C shares elements with {name}",
                     key="C",
@@ -282,7 +282,7 @@ def check_places(form: CallForm, pointers: tuple[int, int, int]) -> None:
                 )
 
 
-def _share(at: int, x: Matrix, place: int, y: Matrix) -> bool:
+def share(at: int, x: Matrix, place: int, y: Matrix) -> bool:
     """Return whether two matrices at two addresses have an element in common."""
     ours = at + x.item * x.leading * np.arange(x.columns, dtype=np.int64)
     others = place + y.item * y.leading * np.arange(y.columns, dtype=np.int64)
@@ -303,7 +303,7 @@ def workspace_room(scratch: Operand, form: CallForm, pointers: tuple[int, int, i
         UserError: It is not a row of bytes that can be written, is not aligned, or lies among the matrices.
     """
     at, array, _, _ = scratch
-    shape, strides = _array("workspace", array, "uint8")
+    shape, strides = array_of("workspace", array, "uint8")
     room = math.prod(shape)
     if len(shape) != 1 or (room > 1 and strides != (1,)) or not array[3]:
         accepted = "one dimension, without gaps, writable"

@@ -14,13 +14,11 @@ How streams, threads, contexts and graphs behave is in docs/dispatch.md.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from lab.base.errors import Location, UserError
 from lab.base.sizes import Size
@@ -36,7 +34,9 @@ from lab.library.calls import (
     sized_form,
     workspace_room,
 )
+from lab.library.combine import combine_ptx, product_form
 from lab.library.driver import LEGACY_STREAM
+from lab.library.factors import GpuFactors, gpu_factors, host_factor, is_number
 from lab.library.operands import Form, Operand, operand, stream_handle
 from lab.library.package import FACTORS, POINTERS, SIZES, Library
 from lab.library.queues import Contexts, LoadedContext
@@ -90,10 +90,10 @@ class Dispatcher(Picker):
 
     def gemm(
         self,
-        alpha: float,
+        alpha: object,
         A: object,  # noqa: N803 - BLAS's name
         B: object,  # noqa: N803 - BLAS's name
-        beta: float,
+        beta: object,
         C: object,  # noqa: N803 - BLAS's name
         *,
         stream: object = None,
@@ -106,10 +106,11 @@ class Dispatcher(Picker):
         later ones only queue, so that they can be captured into a graph.
 
         Args:
-            alpha: α, a number of Python's or NumPy's.
+            alpha: α, a number of Python's or NumPy's; or one element of the library's type on the GPU, which a launch
+                reads: nothing waits for it. The product then goes through the workspace (`lab.library.combine`).
             A: Column-major matrix on the GPU as it is stored: m x k, or k x m where the library's layout says t.
             B: The same: k x n, or n x k.
-            beta: β; with 0, C is not read.
+            beta: β, the same; with 0, wherever it lies, C is not read.
             C: m x n; overwritten.
             stream: A stream of PyCUDA, PyTorch or CuPy, an object with ``__cuda_stream__``, or a handle; None is the
                 default stream, whatever another library's current stream is. It waits for the streams on which CuPy's
@@ -118,9 +119,9 @@ class Dispatcher(Picker):
                 least `workspace_bytes` of them.
 
         Raises:
-            UserError: A matrix is not what the library takes, lies on another GPU or in another context, or C shares
-                elements with A or B; the message names it. Or the process was forked after its first call, or the
-                stream is captured and the call must load or allocate. Nothing is launched then.
+            UserError: A matrix or a factor is not what the library takes, or lies on another GPU or in another context,
+                or C shares elements with A or B; the message names it. Or the process was forked after its first call,
+                or the stream is captured and the call must load or allocate. Nothing is launched then.
             MissingToolError: There is no GPU, or no driver of CUDA 12.0 or newer.
             DriverError: The driver refuses a launch.
         """
@@ -128,10 +129,10 @@ class Dispatcher(Picker):
 
     def gemm_batched(
         self,
-        alpha: float,
+        alpha: object,
         A: object,  # noqa: N803 - BLAS's name
         B: object,  # noqa: N803 - BLAS's name
-        beta: float,
+        beta: object,
         C: object,  # noqa: N803 - BLAS's name
         *,
         stream: object = None,
@@ -169,6 +170,7 @@ class Dispatcher(Picker):
         alpha: float = 1.0,
         beta: float = 0.0,
         leading: tuple[int, int, int] | None = None,
+        on_gpu: bool = False,
     ) -> int:
         """Return how many bytes of scratch a product needs, mostly 0. Needs no GPU.
 
@@ -179,12 +181,18 @@ class Dispatcher(Picker):
             alpha: α, on which the launches of some kernels depend.
             beta: β, likewise.
             leading: Leading dimensions of A, B and C; None for matrices without padding.
+            on_gpu: α or β lies on the GPU, and the numbers given here do not matter.
 
         Raises:
-            UserError: It is not a size, or a leading dimension is too small.
+            UserError: It is not a size, or a leading dimension is too small; or the library's type has no factors on
+                the GPU.
         """
         form = sized_form(m, n, k, leading, self.library)
-        return self._planned(form, (_factor("alpha", alpha), _factor("beta", beta))).workspace_bytes
+        if on_gpu:
+            combine_ptx(self.library.dtype)  # refuses types that have none
+            product = product_form(form)
+            return self._planned(product, (1.0, 0.0)).workspace_bytes + product.spans[2]
+        return self._planned(form, (host_factor("alpha", alpha), host_factor("beta", beta))).workspace_bytes
 
     def prepare(
         self,
@@ -197,6 +205,7 @@ class Dispatcher(Picker):
         leading: tuple[int, int, int] | None = None,
         stream: object = None,
         scratch: bool = True,
+        on_gpu: bool = False,
     ) -> None:
         """Load and allocate what a product needs in the current context, so that its first call only queues.
 
@@ -209,6 +218,7 @@ class Dispatcher(Picker):
             leading: Leading dimensions of A, B and C; None for matrices without padding.
             stream: The stream of the call that is prepared, as `gemm` takes it.
             scratch: Allocate the stream's workspace; not needed where the call brings its own.
+            on_gpu: α or β lies on the GPU, and the numbers given here do not matter.
 
         Raises:
             UserError: It is not a size, a leading dimension is too small, or the stream is captured already.
@@ -216,7 +226,7 @@ class Dispatcher(Picker):
             DriverError: As `gemm`.
         """
         form, handle = sized_form(m, n, k, leading, self.library), stream_handle(stream)
-        factors = _factor("alpha", alpha), _factor("beta", beta)
+        factors = None if on_gpu else (host_factor("alpha", alpha), host_factor("beta", beta))
         current = self._contexts.current()
         with nullcontext(current) if current else self._contexts.pushed(None) as context:
             context.queue(handle).prepare(form, factors, scratch=scratch)
@@ -225,7 +235,7 @@ class Dispatcher(Picker):
         self,
         forms: _Forms,
         arrays: tuple[object, object, object],
-        factors: tuple[float, float],
+        factors: tuple[object, object],
         stream: object,
         workspace: object,
     ) -> None:
@@ -243,20 +253,31 @@ class Dispatcher(Picker):
             or form.count > 1
         ):
             check_places(form, pointers)
-        if type(factors[0]) is not float or type(factors[1]) is not float:
-            factors = _factor("alpha", factors[0]), _factor("beta", factors[1])
         handle = 0 if stream is None else stream_handle(stream)
         room = None
         if workspace is not None:
             scratch = operand("workspace", workspace)
             room = scratch[0], workspace_room(scratch, form, pointers)
             operands = (*operands, scratch)
+        alpha, beta = factors
+        if type(alpha) is not float or type(beta) is not float:
+            if not (is_number(alpha) and is_number(beta)):
+                read = gpu_factors(factors, self.library.dtype, form, pointers, room)
+                self._entered(at_a, lambda context: _queue_combined(context, handle, form, operands, read, room=room))
+                return
+            alpha, beta = float(alpha), float(beta)
         context = self._contexts.current()
         if context is not None:
-            _queue(context, handle, form, operands, factors, room=room)
+            _queue(context, handle, form, operands, (alpha, beta), room=room)
             return
         with self._contexts.pushed(at_a) as context:
-            _queue(context, handle, form, operands, factors, room=room)
+            _queue(context, handle, form, operands, (alpha, beta), room=room)
+
+    def _entered(self, pointer: int, call: Callable[[LoadedContext], None]) -> None:
+        """Call in the current context, or in that of some memory where none is current."""
+        current = self._contexts.current()
+        with nullcontext(current) if current else self._contexts.pushed(pointer) as context:
+            call(context)
 
     def _planned(self, form: CallForm, factors: tuple[float, float]) -> CallPlan:
         return self._plan(*form.point, *factors)
@@ -290,20 +311,25 @@ def _queue(
     queue.run(form, (a[0], b[0], c[0]), factors, room)
 
 
-def _factor(name: str, value: object) -> float:
-    """Return alpha or beta as Python's number.
-
-    Raises:
-        UserError: It is none; an array on the GPU would have to be waited for.
-    """
-    if isinstance(value, int | float | np.integer | np.floating):
-        return float(value)
-    raise UserError(
-        f"{name} is not a number of the host",
-        key=name,
-        found=type(value).__name__,
-        accepted="a number of Python's or NumPy's: the kernels take it by value, so one on the GPU cannot be passed",
-    )
+def _queue_combined(
+    context: LoadedContext,
+    handle: int,
+    form: CallForm,
+    operands: tuple[Operand, ...],
+    factors: GpuFactors,
+    *,
+    room: tuple[int, int] | None,
+) -> None:
+    """Queue a call whose alpha or beta lies on the GPU, unless an array or a factor cannot be reached."""
+    named: Mapping[str, Operand] = {**dict(zip(_OPERANDS, operands, strict=False)), **factors.operands}
+    for name, one in named.items():
+        context.check_reach(name, one)
+    queue = context.queue(handle)
+    others = {one[2] or LEGACY_STREAM for one in named.values() if one[2] is not None} - {handle or LEGACY_STREAM}
+    if others:
+        queue.wait_for(sorted(others))
+    a, b, c = (one[0] for one in operands[:3])
+    queue.run_combined(form, (a, b, c), factors.places, room)
 
 
 class _Forms:
@@ -353,10 +379,10 @@ class LayoutDispatcher:
 
     def gemm(
         self,
-        alpha: float,
+        alpha: object,
         A: object,  # noqa: N803 - BLAS's name
         B: object,  # noqa: N803 - BLAS's name
-        beta: float,
+        beta: object,
         C: object,  # noqa: N803 - BLAS's name
         *,
         layout: str = "nn",
@@ -368,10 +394,10 @@ class LayoutDispatcher:
 
     def gemm_batched(
         self,
-        alpha: float,
+        alpha: object,
         A: object,  # noqa: N803 - BLAS's name
         B: object,  # noqa: N803 - BLAS's name
-        beta: float,
+        beta: object,
         C: object,  # noqa: N803 - BLAS's name
         *,
         layout: str = "nn",

@@ -13,6 +13,7 @@ from lab.base.elements import ELEMENT_BYTES
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, evaluate, names_in
 from lab.base.files import write_atomically
+from lab.library.combine import ENTRY, THREADS, combine_ptx, has_combination
 from lab.library.grid import LARGEST
 from lab.library.meaning import Meaning, interpreted
 from lab.library.nested import nested_tests, remainders
@@ -85,7 +86,7 @@ def to_python(library: Library) -> str:
 
 def to_header(library: Library) -> str:
     """Return the C header."""
-    return _rendered("library.h.j2", library)
+    return _rendered("library.h.j2", library, combine=has_combination(library.dtype))
 
 
 def to_source(library: Library, selection: Selection = Selection.NESTED) -> str:
@@ -112,6 +113,9 @@ def to_source(library: Library, selection: Selection = Selection.NESTED) -> str:
         functions=[(*function, count) for function, count in zip(functions, shared, strict=True)],
         kernels=kernels,
         alignment=ALIGNMENT,
+        combine=combine_ptx(library.dtype).splitlines() if has_combination(library.dtype) else (),
+        combine_entry=ENTRY,
+        combine_threads=THREADS,
         vector=VECTOR,
         nested=selection is Selection.NESTED,
         tests=nested_tests(library.logic) if selection is Selection.NESTED else (),

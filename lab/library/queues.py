@@ -16,6 +16,7 @@ from typing import TypeAlias
 from lab.base.errors import Location, UserError
 from lab.library.archive import StoredLibrary
 from lab.library.calls import CallForm, CallPlan, CallStep
+from lab.library.combine import ENTRY, Combination, combine_ptx, product_form
 from lab.library.driver import FORKS, LEGACY_STREAM, OUT_OF_MEMORY, CudaDriver, DriverError, LaunchConfig, cuda_driver
 from lab.library.operands import Operand
 from lab.library.package import FACTORS, POINTERS, LibraryLaunch
@@ -24,6 +25,15 @@ _MOST_PREPARED = 1024
 """The most calls of a stream whose launches are kept; beyond, all are forgotten."""
 
 _INVALID_HANDLE = 400
+
+_COMBINING = -1
+"""In place of a kernel's number: the module that combines a product with C."""
+
+_PLAIN = (1.0, 0.0)
+"""alpha and beta of a product that is combined with C afterwards."""
+
+Factor: TypeAlias = tuple[int, float]
+"""alpha or beta: its address on the GPU, 0 for none; and its value where there is none."""
 
 Planner: TypeAlias = Callable[[CallForm, tuple[float, float]], CallPlan]
 """Plans a call of such matrices with alpha and beta."""
@@ -178,6 +188,24 @@ class LoadedContext:
                 self._functions[key] = self.driver.function(self._modules[number], entry)
             return self._functions[key]
 
+    def combining(self) -> int | None:
+        """Return the function of `lab.library.combine`, if it was loaded."""
+        return self._functions.get((_COMBINING, ENTRY))
+
+    def load_combining(self) -> int:
+        """Return the function of `lab.library.combine`, compiled by the driver if need be."""
+        with self._lock:
+            key = (_COMBINING, ENTRY)
+            if key not in self._functions:
+                module = self.driver.module(combine_ptx(self._stored.library.dtype).encode())
+                self._functions[key] = self.driver.function(module, ENTRY)
+            return self._functions[key]
+
+    @property
+    def dtype(self) -> str:
+        """Element type of the library."""
+        return self._stored.library.dtype
+
     def allow_shared(self, function: int, count: int) -> None:
         """Let a function have so many bytes of dynamic shared memory."""
         with self._lock:
@@ -194,26 +222,29 @@ class StreamQueue:
         self._context, self._driver, self._stream = context, context.driver, stream
         self._lock = threading.Lock()
         self._prepared: dict[tuple[object, ...], _Prepared] = {}
+        self._combinations: dict[CallForm, Combination] = {}
         self._workspace, self._room = 0, 0
         self._event = 0
 
-    def prepare(self, form: CallForm, factors: tuple[float, float], *, scratch: bool) -> None:
+    def prepare(self, form: CallForm, factors: tuple[float, float] | None, *, scratch: bool) -> None:
         """Load and allocate what a call needs.
 
         Args:
             form: Its matrices.
-            factors: alpha and beta.
+            factors: alpha and beta; None where they lie on the GPU.
             scratch: Allocate its workspace, too.
 
         Raises:
             UserError: The stream is captured and something must be loaded or allocated.
         """
         with self._lock:
-            prepared = self._of(form, factors)
+            prepared = self._of(form, factors) if factors else self._of(product_form(form), _PLAIN)
             for launch in self._context.launches(prepared.kernel):  # for other factors, others may take place
                 self._function(prepared.kernel, launch.entry)
+            if factors is None:
+                self._combination(form)
             if scratch:
-                self._scratch(prepared.scratch_bytes)
+                self._scratch(prepared.scratch_bytes + (0 if factors else product_form(form).spans[2]))
 
     def run(
         self,
@@ -244,6 +275,53 @@ class StreamQueue:
             for member in range(1, form.count):
                 at_a, at_b, at_c = (at + member * step for at, step in zip(pointers, form.steps, strict=True))
                 self._launch(prepared, (at_a, at_b, at_c))
+
+    def run_combined(
+        self,
+        form: CallForm,
+        pointers: tuple[int, int, int],
+        scalars: tuple[Factor, Factor],
+        workspace: tuple[int, int] | None,
+    ) -> None:
+        """Queue a call whose alpha or beta lies on the GPU: for each member its product, and what makes C of it.
+
+        Args:
+            form: Its matrices.
+            pointers: Addresses of A, B and C.
+            scalars: alpha and beta.
+            workspace: As `run` takes it; the product lies behind the scratch of its launches.
+
+        Raises:
+            UserError: As `run`.
+            DriverError: A launch failed.
+        """
+        with self._lock:
+            product, combination = product_form(form), self._combination(form)
+            prepared = self._of(product, _PLAIN)
+            if prepared.factors != _PLAIN:
+                prepared.set_factors(_PLAIN)
+            base = self._base(prepared.scratch_bytes + product.spans[2], workspace)
+            if prepared.scratch_bytes:
+                prepared.place(base)
+            w = base + prepared.scratch_bytes
+            for member in range(form.count):
+                at_a, at_b, at_c = (at + member * step for at, step in zip(pointers, form.steps, strict=True))
+                self._launch(prepared, (at_a, at_b, w))
+                status = self._driver.launch(*combination.launch(scalars[0], w, scalars[1], at_c), None)
+                if status:
+                    raise self._launch_error(status)
+
+    def _combination(self, form: CallForm) -> Combination:
+        found = self._combinations.get(form)
+        if found is None:
+            function = self._context.combining()
+            if function is None:
+                self._refuse_in_capture("loads a kernel")
+                function = self._context.load_combining()
+            if len(self._combinations) >= _MOST_PREPARED:
+                self._combinations.clear()
+            found = self._combinations[form] = Combination(form, self._context.dtype, function, self._stream)
+        return found
 
     def wait_for(self, streams: Iterable[int]) -> None:
         """Let the stream wait for what was queued on others until now.

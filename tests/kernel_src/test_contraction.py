@@ -88,8 +88,15 @@ def test_known_contractions_are_right(name, free, summation, tile):
 
 ONE_WARP: dict[str, Scalar] = {"block_m": 32, "block_n": 32, "block_k": 8, "thread_m": 8, "thread_n": 4}
 FOUR_WARPS: dict[str, Scalar] = {
-    **{"block_m": 64, "block_n": 32, "block_k": 16, "thread_m": 4, "thread_n": 4, "lanes_m": 8, "unroll": 4},
-    **{"stages": 3, "group": 1},
+    "block_m": 64,
+    "block_n": 32,
+    "block_k": 16,
+    "thread_m": 4,
+    "thread_n": 4,
+    "lanes_m": 8,
+    "unroll": 4,
+    "stages": 3,
+    "group": 1,
 }
 WAYS: list[dict[str, Scalar]] = [{}, {"workers": 3}, {"split": 3}, {"workers": 5, "stages": 4}]
 

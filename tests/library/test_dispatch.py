@@ -14,6 +14,7 @@ from narrowing import known
 
 from lab.base.errors import UserError
 from lab.library import calls, dispatch, queues
+from lab.library.combine import combine_ptx
 from lab.library.driver import FORKS, CudaDriver
 from lab.library.emit import write
 from lab.toolchain import locate
@@ -146,15 +147,94 @@ def test_a_factor_that_decides_launches_has_plans_of_its_own(tmp_path, cuda):
         assert [one[0] for one in cuda.log if one[0] in SIGNATURES] == entries
 
 
-def test_a_factor_on_the_gpu_is_refused(folder, cuda):
+def test_a_factor_must_be_a_number_or_lie_on_the_gpu(folder, cuda):
     loaded = opened(folder)
     a, b, c = operands_of(SHAPES)
-    for factors, name in [((OnGpu(np.ones(1, "f4")), 0.0), "alpha"), ((1.0, np.ones(1, "f4")), "beta")]:
-        with pytest.raises(UserError, match=f"{name} is not a number of the host"):
+    for factors, says in [
+        ((np.ones(1, "f4"), 0.0), "alpha is not on the GPU"),
+        ((1.0, "one"), "beta is not on the GPU"),
+        ((OnGpu(np.ones(2, "f4"), address=8 * ADDRESS), 0.0), "alpha is not one number"),
+        ((1.0, OnGpu(np.ones(1, "f8"), address=8 * ADDRESS)), "beta has the wrong element type"),
+        ((OnGpu(np.ones(1, "f4"), address=8 * ADDRESS + 2), 0.0), "alpha is not aligned"),
+        ((1.0, OnGpu(np.ones(1, "f4"), address=3 * ADDRESS + 60000 - 4)), "beta lies in C"),
+        ((1e300, 0.0), "alpha is too large"),
+    ]:
+        with pytest.raises(UserError, match=says):
             loaded.gemm(factors[0], a, b, factors[1], c)
-    with pytest.raises(UserError, match="alpha is too large"):
-        loaded.gemm(1e300, a, b, 0.0, c)
+    one = OnGpu(np.ones(1, "f4"), address=7 * ADDRESS + 256)
+    with pytest.raises(UserError, match="alpha lies in the workspace"):
+        loaded.gemm(one, a, b, 0.0, c, workspace=OnGpu(np.zeros(ON_GPU_ROOM, "u1"), address=7 * ADDRESS))
+    cuda.memory[8 * ADDRESS] = Memory(1, PRIMARY + 1)
+    with pytest.raises(UserError, match="alpha lies on another GPU"):
+        loaded.gemm(OnGpu(np.ones(1, "f4"), address=8 * ADDRESS), a, b, 0.0, c)
     assert without_setup(cuda.log) == []
+
+
+ON_GPU_ROOM = ROOM + 300 * 50 * 4
+"""Bytes of scratch and product of a call whose factors lie on the GPU."""
+
+
+def combined(alpha, beta, *, stream=0, base=SCRATCH, at=(ADDRESS, 2 * ADDRESS, 3 * ADDRESS)):
+    """What such a product puts on a stream: that of A and B behind the scratch, and C of it."""
+    w = base + ROOM
+    return [
+        *queued(stream, base, (at[0], at[1], w), (1.0, 0.0)),
+        ("combine", (59, 1, 1), (256, 1, 1), 0, stream, (300, 15000, 300, *alpha, w, *beta, at[2])),
+    ]
+
+
+def test_factors_on_the_gpu_are_read_there_and_nothing_waits(folder, cuda):
+    loaded = opened(folder)
+    a, b, c = operands_of(SHAPES)
+    one, other = OnGpu(np.ones(1, "f4"), address=8 * ADDRESS), OnGpu(np.ones((), "f4"), address=9 * ADDRESS)
+    for alpha, beta, places in [
+        (one, other, ((8 * ADDRESS, 0.0), (9 * ADDRESS, 0.0))),
+        (one, 0.5, ((8 * ADDRESS, 0.0), (0, 0.5))),
+        (np.float32(2.0), one, ((0, 2.0), (8 * ADDRESS, 0.0))),
+    ]:
+        cuda.log.clear()
+        loaded.gemm(alpha, a, b, beta, c)
+        assert without_setup(cuda.log) == combined(*places)
+        cuda.log.clear()
+        loaded.gemm(2.0, a, b, 0.5, c)
+        assert cuda.log == queued()
+    waiting = OnGpu(np.ones(1, "f4"), address=8 * ADDRESS, stream=77)
+    cuda.log.clear()
+    loaded.gemm(waiting, a, b, 0.5, c)
+    assert cuda.log == [("record", 77), ("wait", 0), *combined((8 * ADDRESS, 0.0), (0, 0.5))]
+
+
+def test_a_prepared_call_with_factors_on_the_gpu_is_captured(folder, cuda):
+    loaded = opened(folder)
+    a, b, c = operands_of(SHAPES)
+    one = OnGpu(np.ones(1, "f4"), address=8 * ADDRESS)
+    cuda.captured.add(0x80)
+    loaded.prepare(300, 50, 8)
+    with pytest.raises(UserError, match="captured, and this call loads a kernel"):
+        loaded.gemm(one, a, b, one, c, stream=0x80)
+    loaded.prepare(300, 50, 8, stream=0x70, on_gpu=True)
+    cuda.captured.add(0x70)
+    cuda.log.clear()
+    loaded.gemm(one, a, b, one, c, stream=0x70)
+    place = 8 * ADDRESS, 0.0
+    assert cuda.log == combined(place, place, stream=0x70, base=2 * SCRATCH)
+    assert loaded.workspace_bytes(300, 50, 8, on_gpu=True) == ON_GPU_ROOM
+    cuda.log.clear()
+    loaded.gemm(one, a, b, one, c, workspace=OnGpu(np.zeros(ON_GPU_ROOM, "u1"), address=7 * ADDRESS))
+    assert cuda.log == combined(place, place, base=7 * ADDRESS)
+    with pytest.raises(UserError, match="too small"):
+        loaded.gemm(one, a, b, one, c, workspace=OnGpu(np.zeros(ON_GPU_ROOM - 1, "u1"), address=7 * ADDRESS))
+
+
+def test_a_batch_with_factors_on_the_gpu_shares_its_scratch(folder, cuda):
+    loaded = opened(folder)
+    a = batch_of(SHAPES[0], 3, 9600, address=ADDRESS)
+    b = batch_of(SHAPES[1], 3, 0, address=2 * ADDRESS)
+    c = batch_of(SHAPES[2], 3, 60000, address=3 * ADDRESS)
+    loaded.gemm_batched(OnGpu(np.ones(1, "f4"), address=8 * ADDRESS), a, b, 0.5, c)
+    at = [(ADDRESS + 9600 * i, 2 * ADDRESS, 3 * ADDRESS + 60000 * i) for i in range(3)]
+    wanted = [one for places in at for one in combined((8 * ADDRESS, 0.0), (0, 0.5), at=places)]
+    assert without_setup(cuda.log) == wanted
 
 
 def test_no_context_is_left_behind(folder, cuda):
@@ -438,10 +518,13 @@ def test_libraries_of_several_layouts_are_one(tmp_path, cuda, layout):
 
 STUBS = """
 #include <stdio.h>
+#include <string.h>
 #include "sgemm.h"
 static char symbols[999][32];
 static int count;
 CUresult cuModuleLoad(CUmodule *m, const char *path) { printf("load %s\\n", path); *m = (CUmodule)symbols; return 0; }
+CUresult cuModuleLoadData(CUmodule *m, const void *ptx)
+{ printf("compile %zu\\n", strlen(ptx)); *m = (CUmodule)symbols; return 0; }
 CUresult cuModuleUnload(CUmodule m) { return m == NULL; }
 CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name)
 { (void)m; snprintf(symbols[count], 32, "%s", name); *f = (CUfunction)symbols[count++]; return 0; }
@@ -454,7 +537,10 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
 {
     (void)s; (void)extra;
     printf("%s %u %u %u %u %u %u %u", (const char *)f, gx, gy, gz, bx, by, bz, shared);
-    if (((const char *)f)[0] == 'p')
+    if (((const char *)f)[0] == 'c')
+        printf(" %u %u %u %llu %llu %llu %llu\\n", *(unsigned *)a[0], *(unsigned *)a[1], *(unsigned *)a[2],
+               *(CUdeviceptr *)a[3], *(CUdeviceptr *)a[5], *(CUdeviceptr *)a[6], *(CUdeviceptr *)a[8]);
+    else if (((const char *)f)[0] == 'p')
         printf(" %d %d %d %g %llu %d %llu %d %g %llu %d\\n", *(int *)a[0], *(int *)a[1], *(int *)a[2], *(float *)a[3],
                *(CUdeviceptr *)a[4], *(int *)a[5], *(CUdeviceptr *)a[6], *(int *)a[7], *(float *)a[8],
                *(CUdeviceptr *)a[9], *(int *)a[10]);
@@ -474,7 +560,14 @@ int main(void)
         printf("status %d %zu\\n", status, bytes);
         status = sgemm_gemm(library, m, n, k, 2.0f, at, lda, 2 * at, ldb, 0.5f, 3 * at, ldc, 1 << 30, bytes, NULL);
         printf("status %d\\n", status);
+        status = sgemm_workspace_on_gpu(m, n, k, lda, ldb, ldc, &bytes);
+        printf("status %d %zu\\n", status, status ? 0 : bytes);
+        status = sgemm_gemm_on_gpu(library, m, n, k, 8 * at, at, lda, 2 * at, ldb, 9 * at, 3 * at, ldc, 1 << 30, bytes,
+                                   NULL);
+        printf("status %d\\n", status);
     }
+    printf("half %d\\n", sgemm_gemm_on_gpu(library, 4, 4, 4, at + 2, at, 4, at, 4, at, at, 4, 1 << 30, 1 << 20, NULL));
+    printf("no room %d\\n", sgemm_gemm_on_gpu(library, 4, 4, 4, at, at, 4, at, 4, at, at, 4, 1 << 30, 64, NULL));
     printf("misaligned %d\\n", sgemm_gemm(library, 4, 4, 4, 1, at + 4, 4, at, 4, 0, at, 4, 1 << 30, 1 << 20, NULL));
     printf("no room %d\\n", sgemm_gemm(library, 4, 4, 4, 1, at, 4, at, 4, 0, at, 4, 1 << 30, 1, NULL));
     sgemm_close(library);
@@ -484,24 +577,32 @@ int main(void)
 
 
 def as_printed(library, m, n, k, leading):
-    """What the stubs print for a size, by dispatch's own plan."""
+    """What the stubs print for a size, by dispatch's own plan: with factors of the host, and with some on the GPU."""
+    plain = printed_product(library, m, n, k, (*leading, 2.0, 0.5), lambda _: 3 * ADDRESS, 0)
+    product = printed_product(library, m, n, k, (*leading[:2], m, 1.0, 0.0), lambda room: (1 << 30) + room, 4 * m * n)
+    w = (1 << 30) + int(product[0].split()[-1]) - 4 * m * n
+    numbers = (-(-m * n // 256), 1, 1, 256, 1, 1, 0, m, m * n, leading[2], 8 * ADDRESS, w, 9 * ADDRESS, 3 * ADDRESS)
+    return [*plain, "status 0", *product, f"combine {' '.join(map(str, numbers))}", "status 0"]
+
+
+def printed_product(library, m, n, k, point, result, more):
+    """The lines of a product at a point, with a result that lies behind its scratch, and more scratch than its own."""
     values = {
         "m": m,
         "n": n,
         "k": k,
-        **dict(zip(("lda", "ldb", "ldc"), leading, strict=True)),
-        "alpha": 2.0,
-        "beta": 0.5,
+        **dict(zip(("lda", "ldb", "ldc", "alpha", "beta"), point, strict=True)),
     }
     made = calls.plan(library, values)
-    where = {"A": ADDRESS, "B": 2 * ADDRESS, "C": 3 * ADDRESS, **{b.name: (1 << 30) + b.offset for b in made.buffers}}
-    lines = [f"status 0 {made.workspace_bytes}"]
+    where = {"A": ADDRESS, "B": 2 * ADDRESS, "C": result(made.workspace_bytes)}
+    where |= {b.name: (1 << 30) + b.offset for b in made.buffers}
+    lines = [f"status 0 {made.workspace_bytes + more}"]
     lines += [f"memset {where[b.name]} 0 {b.bytes}" for b in made.buffers if b.zero]
     for step in made.steps:
         arguments = [where[v] if isinstance(v, str) else v for v in step.values]
         numbers = (*step.grid, *step.block, step.shared_bytes, *arguments)
         lines.append(f"{step.entry} {' '.join(f'{x:g}' if isinstance(x, float) else str(x) for x in numbers)}")
-    return [*lines, "status 0"]
+    return lines
 
 
 @pytest.mark.skipif(GCC is None, reason="gcc compiles what is emitted")
@@ -525,6 +626,8 @@ def test_c_launches_what_python_launches(folder):
     lines = run.stdout.splitlines()
     loads = [f"load here/{kernel.cubin}" for kernel in library.kernels]
     wanted = [line for m, n, k, *leading in good for line in as_printed(library, m, n, k, leading)]
-    refused = ["status 1 0", "status 1"] * len(bad)
+    refused = ["status 1 0", "status 1"] * (2 * len(bad))
+    compiled = f"compile {len(combine_ptx('float32'))}"
     allowed = ["allow part 65536"] * len(library.kernels)  # once, and not at every call
-    assert lines == [*loads, *allowed, *wanted, *refused, "misaligned 716", "no room 1"]
+    ends = ["half 716", "no room 1", "misaligned 716", "no room 1"]
+    assert lines == [*loads, *allowed, compiled, *wanted, *refused, *ends]

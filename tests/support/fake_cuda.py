@@ -19,8 +19,8 @@ SCRATCH = 1 << 30
 
 NOT_PERMITTED = 900
 
-SIGNATURES = {"part": "iiifPiPifPi", "reduce": "PPl"}
-"""Arguments of the kernels of `library_support.small_library`."""
+SIGNATURES = {"part": "iiifPiPifPi", "reduce": "PPl", "combine": "IIIPfPPfP"}
+"""Arguments of the kernels of `library_support.small_library`, and of `lab.library.combine`."""
 
 
 @dataclass

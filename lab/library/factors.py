@@ -1,0 +1,113 @@
+"""alpha and beta of a call: numbers of the host, or single elements on the GPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeGuard
+
+import numpy as np
+
+from lab.base.errors import UserError
+from lab.library.calls import CallForm, Matrix, array_of, share
+from lab.library.combine import combine_ptx
+from lab.library.operands import Operand, operand
+from lab.library.package import FACTORS, POINTERS
+from lab.library.queues import Factor
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFactors:
+    """alpha and beta, of which at least one lies on the GPU.
+
+    Attributes:
+        places: alpha and beta: an address, 0 for none; and the value where there is none.
+        operands: Those on the GPU, by their names.
+    """
+
+    places: tuple[Factor, Factor]
+    operands: Mapping[str, Operand]
+
+
+def is_number(value: object) -> TypeGuard[int | float | np.integer | np.floating]:
+    """Return whether it is a number of the host."""
+    return isinstance(value, int | float | np.integer | np.floating)
+
+
+def host_factor(name: str, value: object) -> float:
+    """Return alpha or beta as Python's number.
+
+    Raises:
+        UserError: It is none.
+    """
+    if is_number(value):
+        return float(value)
+    raise UserError(
+        f"{name} is not a number of the host",
+        key=name,
+        found=type(value).__name__,
+        accepted="a number of Python's or NumPy's; on_gpu=True stands for alpha and beta on the GPU",
+    )
+
+
+def gpu_factors(
+    given: tuple[object, object],
+    dtype: str,
+    form: CallForm,
+    pointers: tuple[int, int, int],
+    room: tuple[int, int] | None,
+) -> GpuFactors:
+    """Read alpha and beta.
+
+    Args:
+        given: alpha and beta, of which at least one is no number.
+        dtype: Element type of the library.
+        form: The matrices of the call.
+        pointers: Addresses of A, B and C.
+        room: Address and bytes of the caller's workspace; None where there is none.
+
+    Raises:
+        UserError: One is neither a number nor a single, aligned element of the library's type on the GPU, or lies in C
+            or in the workspace, which the launches write; or the library's type has no such scalars.
+    """
+    combine_ptx(dtype)  # refuses types that have none
+    places, operands = [], {}
+    for name, value in zip(FACTORS, given, strict=True):
+        if is_number(value):
+            places.append((0, float(value)))
+            continue
+        operands[name] = read = _element(name, value, dtype)
+        _check_apart(name, read[0], form, pointers[2], room)
+        places.append((read[0], 0.0))
+    alpha, beta = places
+    return GpuFactors((alpha, beta), operands)
+
+
+def _element(name: str, value: object, dtype: str) -> Operand:
+    try:
+        read = operand(name, value)
+    except UserError as error:
+        if error.accepted is None or "GPU" not in error.message:
+            raise
+        accepted = "a number of Python's or NumPy's, or an array of one element on the GPU"
+        raise UserError(error.message, key=name, found=error.found, accepted=accepted) from error
+    shape, _ = array_of(name, read[1], dtype)
+    if math.prod(shape) != 1:
+        raise UserError(f"{name} is not one number", key=name, found=shape, accepted="an array of one element")
+    if read[0] % np.dtype(dtype).itemsize:
+        accepted = f"a multiple of {np.dtype(dtype).itemsize} bytes"
+        raise UserError(f"{name} is not aligned", key=name, found=hex(read[0]), accepted=accepted)
+    return read
+
+
+def _check_apart(name: str, at: int, form: CallForm, c: int, room: tuple[int, int] | None) -> None:
+    """Refuse a scalar that launches overwrite while others still read it."""
+    matrix = form.matrices[2]
+    one = Matrix(1, 1, 1, matrix.item)
+    inside = any(share(at, one, c + member * form.steps[2], matrix) for member in range(form.count))
+    scratch = room is not None and room[0] - matrix.item < at < room[0] + room[1]
+    if inside or scratch:
+        raise UserError(
+            f"{name} lies in {POINTERS[2] if inside else 'the workspace'}", key=name, accepted="memory of its own"
+        )

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from library_support import ADDRESS, OnGpu, small_library
+
+from lab.base.errors import UserError
+from lab.library.calls import sized_form
+from lab.library.factors import gpu_factors, host_factor, is_number
+
+FORM = sized_form(5, 3, 7, (8, 9, 11), small_library())
+PLACES = (ADDRESS, 2 * ADDRESS, 3 * ADDRESS)
+
+
+def test_numbers_of_the_host_are_floats():
+    for value in (2, 2.0, np.float32(2), np.int8(2), True):
+        assert is_number(value)
+        assert host_factor("alpha", value) == float(value)
+    for other in ("2", np.ones(1), None):
+        assert not is_number(other)
+        with pytest.raises(UserError, match="beta is not a number of the host"):
+            host_factor("beta", other)
+
+
+def test_a_factor_may_lie_in_the_padding_of_c_and_not_in_its_elements():
+    padding = 3 * ADDRESS + 4 * 5  # behind the first column's 5 elements, before the second's
+    alpha = OnGpu(np.ones((1, 1), "f4"), address=padding)
+    read = gpu_factors((alpha, 2), "float32", FORM, PLACES, None)
+    assert read.places == ((padding, 0.0), (0, 2.0))
+    assert list(read.operands) == ["alpha"]
+    for place in (3 * ADDRESS, 3 * ADDRESS + 4 * 4, 3 * ADDRESS + 4 * (2 * 11 + 4)):
+        with pytest.raises(UserError, match="beta lies in C"):
+            gpu_factors((1.0, OnGpu(np.ones(1, "f4"), address=place)), "float32", FORM, PLACES, None)
+
+
+def test_a_type_without_such_factors_is_named():
+    with pytest.raises(UserError, match="cannot lie on the GPU"):
+        gpu_factors((1.0, OnGpu(np.ones(1, "f2"))), "float16", FORM, PLACES, None)
