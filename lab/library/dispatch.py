@@ -300,8 +300,7 @@ def _queue(
     """Queue a call in the current context, unless an array cannot be reached there."""
     a, b, c = operands[:3]
     if not a[3] == b[3] == c[3] == context.trusted or room:
-        for name, one in zip(_OPERANDS, operands, strict=False):
-            context.check_reach(name, one)
+        context.check_reach(_OPERANDS, operands)
     queue = context.queue(handle)
     if not a[2] is b[2] is c[2] is None or room:
         own = handle or LEGACY_STREAM
@@ -322,8 +321,7 @@ def _queue_combined(
 ) -> None:
     """Queue a call whose alpha or beta lies on the GPU, unless an array or a factor cannot be reached."""
     named: Mapping[str, Operand] = {**dict(zip(_OPERANDS, operands, strict=False)), **factors.operands}
-    for name, one in named.items():
-        context.check_reach(name, one)
+    context.check_reach(tuple(named), tuple(named.values()))
     queue = context.queue(handle)
     others = {one[2] or LEGACY_STREAM for one in named.values() if one[2] is not None} - {handle or LEGACY_STREAM}
     if others:

@@ -10,7 +10,7 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -60,6 +60,10 @@ _CONTEXT, _MEMORY_TYPE, _DEVICE_POINTER, _IS_MANAGED, _ORDINAL = 1, 2, 3, 8, 9
 
 LEGACY_STREAM = 1
 """The default stream's other handle, which ``__cuda_array_interface__`` uses; 0 means the same to a launch."""
+
+
+_HALF = 1 << 32
+"""Of an answer of 4 bytes, what the upper half of its word holds does not matter."""
 
 
 class DriverError(LabError):
@@ -133,11 +137,13 @@ class CudaDriver:
             self._api: dict[str, Callable[..., int]] = {name: getattr(library, name) for name in _FUNCTIONS}
         except AttributeError as error:
             raise MissingToolError(f"gemm needs an NVIDIA driver of CUDA 12.0 or newer: {error}") from error
-        # 4 bytes are ctypes' default for an integer; every address and size has to be declared
+        # 4 bytes are ctypes' default for an integer; every address and size has to be declared. As an address an integer
+        # is passed at once, as every other type by an object of its own; so what each call asks takes addresses alone,
+        # whose lower half is the number where the driver takes 4 bytes.
         for name, types in {
             "cuCtxGetId": (_ADDRESS, _ADDRESS),
             "cuCtxPushCurrent_v2": (_ADDRESS,),
-            "cuPointerGetAttributes": (ctypes.c_uint, _ADDRESS, _ADDRESS, _WORD),
+            "cuPointerGetAttributes": (_ADDRESS, _ADDRESS, _ADDRESS, _ADDRESS),
             "cuModuleLoadData": (_ADDRESS, ctypes.c_char_p),
             "cuModuleGetFunction": (_ADDRESS, _ADDRESS, ctypes.c_char_p),
             "cuFuncSetAttribute": (_ADDRESS, ctypes.c_int, ctypes.c_int),
@@ -154,6 +160,7 @@ class CudaDriver:
         """``cuLaunchKernelEx`` itself, by addresses: configuration, function, arguments. Returns the status."""
         self._context_id, self._stream_id = self._api["cuCtxGetId"], self._api["cuStreamGetId"]
         self._pointer_attributes = self._api["cuPointerGetAttributes"]
+        self._is_capturing = self._api["cuStreamIsCapturing"]
         self._answers = _Answers()
         status = self._api["cuInit"](0)
         if status:
@@ -169,9 +176,17 @@ class CudaDriver:
             return 0
         return word.value
 
-    def stream_id(self, stream: int) -> int:
-        """Return the number of a stream, which no other stream ever gets."""
+    def stream_id(self, stream: int) -> int | None:
+        """Return the number of a stream, which no other stream ever gets; None while it is captured.
+
+        The driver tells no number of a captured stream, and a capture in which it was asked for one is lost.
+        """
         word, at = self._answers.number
+        status = self._is_capturing(stream, at)
+        if status:
+            raise self.error("cuStreamIsCapturing", status)
+        if word.value % _HALF:
+            return None
         status = self._stream_id(stream, at)
         if status:
             raise self.error("cuStreamGetId", status)
@@ -214,20 +229,31 @@ class CudaDriver:
         finally:
             self._call("cuCtxPopCurrent_v2", ctypes.byref(_WORD()))
 
-    def reaches(self, pointer: int, ordinal: int, context: int) -> bool:
-        """Return whether kernels of the current context may access an address, which lies on its GPU or on none alone.
+    def unreached(self, pointers: Iterable[int], ordinal: int, context: int) -> int | None:
+        """Return the first address that kernels of the current context may not access; None where they may access all.
 
-        The driver gives a device pointer for memory of another context of the same GPU, too, so that the context of
-        memory on a GPU has to be this one, or none, as that of a pool's memory.
+        They may where it lies on the context's GPU, or on none alone. The driver gives a device pointer for memory of
+        another context of the same GPU, too, so that the context of memory on a GPU has to be this one, or none, as
+        that of a pool's memory.
 
         Args:
-            pointer: The address.
+            pointers: The addresses.
             ordinal: Number of the current context's GPU.
             context: The current context.
         """
-        found = self._asked_of(pointer)
-        here = found[4] == ordinal and found[0] in (0, context)
-        return found[2] != 0 and (here or found[3] != 0 or found[1] != _ON_DEVICE)
+        found, places = self._answers.facts
+        ask = self._pointer_attributes
+        for pointer in pointers:
+            status = ask(5, _ATTRIBUTES_AT, places, pointer)
+            if status:
+                raise self.error("cuPointerGetAttributes", status)
+            if not found[2]:
+                return pointer
+            if found[4] == ordinal and found[0] in (0, context):
+                continue
+            if found[1] == _ON_DEVICE and not found[3]:
+                return pointer
+        return None
 
     def facts(self, pointer: int) -> PointerFacts:
         """Return what is known of an address; of one that is unknown, everything is 0."""
@@ -267,7 +293,7 @@ class CudaDriver:
 
     def capturing(self, stream: int) -> bool:
         """Return whether what is queued on a stream becomes part of a graph."""
-        return bool(self._asked("cuStreamIsCapturing", stream) % (1 << 32))
+        return bool(self._asked("cuStreamIsCapturing", stream) % _HALF)
 
     def event(self) -> int:
         """Make an event of the current context, without a time."""

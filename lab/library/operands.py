@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from lab.base.errors import UserError
@@ -66,7 +66,7 @@ def stream_handle(stream: object) -> int:
     if reader is None:
         reader = _stream_readers[kind] = _stream_reader_of(stream)
     try:
-        found = reader(stream)
+        found = int(reader(stream))
     except (TypeError, ValueError):
         found = -1
     if found < 0:
@@ -85,14 +85,10 @@ def _stream_reader_of(example: object) -> Callable[[Any], int]:
     if "stream" in type(example).__name__.lower():  # arrays have a `ptr`, too
         for name in _STREAM_ATTRIBUTES:
             if hasattr(example, name):
-                return partial(_attribute, name)
+                return attrgetter(name)
     if hasattr(example, "__cuda_stream__"):
         return lambda stream: int(stream.__cuda_stream__()[1])
     return lambda _: -1
-
-
-def _attribute(name: str, stream: object) -> int:
-    return int(getattr(stream, name))
 
 
 def _by_interface(name: str, array: Any) -> Operand:  # noqa: ANN401 - anything

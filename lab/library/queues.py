@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -129,13 +129,12 @@ class LoadedContext:
         """Return the queue of a stream, by its handle.
 
         Handles are used again when a stream is destroyed, numbers are not. But the driver tells no number of a captured
-        stream, and a capture in which it was asked for one is lost. So of a captured stream it is the queue that the
-        handle meant last.
+        stream, so of such a stream it is the queue that the handle meant last.
         """
-        if stream and self.driver.capturing(stream):
+        number = self.driver.stream_id(stream) if stream else 0
+        if number is None:
             found = self._latest.get(stream)
             return found or self._latest.setdefault(stream, StreamQueue(self, stream))
-        number = self.driver.stream_id(stream) if stream else 0
         found = self._queues.get(number)
         if found is None:
             with self._lock:
@@ -143,15 +142,22 @@ class LoadedContext:
                 self._latest[stream] = found
         return found
 
-    def check_reach(self, name: str, operand: Operand) -> None:
+    def check_reach(self, names: Sequence[str], operands: Sequence[Operand]) -> None:
         """Refuse an array that kernels of this context cannot reach, or that lies on another GPU.
+
+        Args:
+            names: Of at least as many arrays.
+            operands: The arrays.
 
         Raises:
             UserError: The message names the array.
         """
-        pointer, _, _, ordinal = operand
-        if ordinal == self.trusted or self.driver.reaches(pointer, self.ordinal, self._context):
+        trusted = self.trusted
+        doubtful = [one[0] for one in operands if one[3] != trusted]
+        pointer = self.driver.unreached(doubtful, self.ordinal, self._context)
+        if pointer is None:
             return
+        name = next(name for name, one in zip(names, operands, strict=False) if one[0] == pointer)
         facts = self.driver.facts(pointer)
         here = f"memory of GPU {self.ordinal}, whose context is current"
         if not facts.known:

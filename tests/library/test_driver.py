@@ -73,7 +73,8 @@ def test_facts_of_an_address(fake):
     assert made.facts(16) == PointerFacts(known=True, on_device=True, ordinal=1, context=0x21, reachable=False)
     assert made.facts(48) == PointerFacts(known=True, on_device=True, ordinal=0, context=PRIMARY, reachable=True)
     fake.memory |= {64: Memory(0, 0x20), 80: Memory(0, 0)}  # of another context, and of a pool
-    assert [made.reaches(at, 0, PRIMARY) for at in (48, 64, 80)] == [True, False, True]
+    assert [made.unreached([at], 0, PRIMARY) for at in (48, 64, 80)] == [None, 64, None]
+    assert made.unreached([80, 64, 16], 0, PRIMARY) == 64
     assert made.facts(32) == PointerFacts(known=False, on_device=False, ordinal=0, context=0, reachable=False)
 
 
