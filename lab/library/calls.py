@@ -64,6 +64,11 @@ class CallForm:
     steps: tuple[int, int, int] = (0, 0, 0)
     named: tuple[int, ...] = ()
 
+    def places(self, pointers: tuple[int, int, int]) -> list[tuple[int, int, int]]:
+        """Return the addresses of A, B and C of every member, given those of the first."""
+        (a, b, c), (step_a, step_b, step_c) = pointers, self.steps
+        return [(a + i * step_a, b + i * step_b, c + i * step_c) for i in range(self.count)]
+
 
 @dataclass(frozen=True, slots=True)
 class CallStep:

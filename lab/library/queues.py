@@ -278,9 +278,9 @@ class StreamQueue:
             if prepared.scratch_bytes:
                 prepared.place(self._base(prepared.scratch_bytes, workspace))
             self._launch(prepared, pointers)
-            for member in range(1, form.count):
-                at_a, at_b, at_c = (at + member * step for at, step in zip(pointers, form.steps, strict=True))
-                self._launch(prepared, (at_a, at_b, at_c))
+            if form.count > 1:
+                for at_a, at_b, at_c in form.places(pointers)[1:]:
+                    self._launch(prepared, (at_a, at_b, at_c))
 
     def run_combined(
         self,
@@ -310,8 +310,7 @@ class StreamQueue:
             if prepared.scratch_bytes:
                 prepared.place(base)
             w = base + prepared.scratch_bytes
-            for member in range(form.count):
-                at_a, at_b, at_c = (at + member * step for at, step in zip(pointers, form.steps, strict=True))
+            for at_a, at_b, at_c in form.places(pointers):
                 self._launch(prepared, (at_a, at_b, w))
                 status = self._driver.launch(*combination.launch(scalars[0], w, scalars[1], at_c), None)
                 if status:
