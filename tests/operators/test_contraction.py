@@ -51,7 +51,7 @@ def test_index_assignments_are_an_einsum():
     sizes = {key: value for key, value in BATCHED.items() if key != "einsum"}
     both = [CONTRACTION.problem(fields) for fields in ({**assigned, **sizes}, BATCHED)]
     assert both[0]["einsum"] == "ilk,jlk->ijk"
-    for name in ("folded", "d0", "d1", "dU", "rows", "columns", "depth", "batches", "alignment"):
+    for name in ("folded", "d0", "d1", "dU", "rows", "columns", "depth", "batches", "alignment", "compact"):
         assert both[0][name] == both[1][name]
     inputs = [CONTRACTION.inputs(problem, 7) for problem in both]
     assert inputs[0].scalars == inputs[1].scalars
@@ -122,6 +122,12 @@ def test_elements_that_no_index_reaches_hold_nan():
 )
 def test_alignment_is_what_sizes_and_strides_have_in_common(change, alignment):
     assert CONTRACTION.problem({**BATCHED, **change})["alignment"] == alignment
+
+
+@pytest.mark.parametrize(("given", "compact"), [("", "AB"), ("A", "B"), ("B", "A"), ("AB", "")])
+def test_operands_without_strides_of_their_own_are_named(given, compact):
+    strides = {f"strides_{operand}": "1,40,800" for operand in given}
+    assert CONTRACTION.problem({**BATCHED, **strides})["compact"] == compact
 
 
 @pytest.mark.parametrize(

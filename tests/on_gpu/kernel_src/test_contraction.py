@@ -1,4 +1,4 @@
-"""Contractions on the GPU: random indices and sizes through the tiled template, and PyTorch's einsum beside it."""
+"""Contractions on the GPU: random indices and sizes through the templates, and PyTorch's einsum beside it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ pytestmark = pytest.mark.gpu
 
 CONTRACTION = operator("contraction")
 TILED = kernels.load("contraction/tiled.cu.j2", kernels.search_path())
+GATHERED = kernels.load("contraction/gathered.cu.j2", kernels.search_path())
 LARGE = {
     "batched NT": {"einsum": "ilk,jlk->ijk", "i": 516, "j": 260, "k": 5, "l": 132},
     "odd sizes": {"einsum": "ilk,jlk->ijk", "i": 517, "j": 263, "k": 5, "l": 131},
@@ -34,12 +35,12 @@ LARGE = {
 }  # fmt: skip
 
 
-def job(fields, given_parameters, arch):
-    problem, chosen = CONTRACTION.problem(fields), TILED.completed(given_parameters)
-    assert Instance(TILED, chosen, problem).unmet() is None
-    source = Instance(TILED, chosen, problem).source
-    built = build(toolchain("nvrtc"), CompileRequest(source, "kernel.cu", arch), Cache(default_folder()))
-    return Job(TILED.name, built.build.cubin, Instance(TILED, chosen, problem).launches, "contraction", problem)
+def job(fields, given_parameters, arch, template=TILED):
+    problem, chosen = CONTRACTION.problem(fields), template.completed(given_parameters)
+    instance = Instance(template, chosen, problem)
+    assert instance.unmet() is None
+    built = build(toolchain("nvrtc"), CompileRequest(instance.source, "kernel.cu", arch), Cache(default_folder()))
+    return Job(template.name, built.build.cubin, instance.launches, "contraction", problem)
 
 
 @given(problems(operations=2_000_000), parameters())
@@ -59,6 +60,24 @@ def test_larger_contractions_are_right(session, name, free, summation):
         if failure := session.run(made, CHECK).failure:
             failures.append(f"{tile}: {failure.stage}: {failure.reason}")
     assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("way", [{}, {"workers": 132}, {"split": 5}])
+@pytest.mark.parametrize("name", LARGE)
+def test_larger_contractions_are_right_when_gathered(session, name, way):
+    failures = []
+    for i, tile in enumerate([{}, {"block_m": 128, "min_blocks": 2}]):
+        given_parameters = {**tile, **way, "read": "gathered"}
+        made = job({**LARGE[name], "beta": 0.5 * (i % 2)}, given_parameters, session.start().arch, GATHERED)
+        if failure := session.run(made, CHECK).failure:
+            failures.append(f"{tile}: {failure.stage}: {failure.reason}")
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("einsum", ["ilk,jlk->ijk", "lik,ljk->ijk", "ilk,jlk->jki", "ilk,jlk->kij"])
+def test_matrices_of_a_batch_are_read_where_they_lie(session, einsum):
+    fields = {"einsum": einsum, "i": 516, "j": 260, "k": 5, "l": 128, "alpha": -1.5, "beta": 2.0}
+    assert session.run(job(fields, {}, session.start().arch, GATHERED), CHECK).failure is None
 
 
 @pytest.mark.parametrize("factors", [{}, {"alpha": -1.5}, {"alpha": 2.0, "beta": 0.5}, {"alpha": 0.0, "beta": 2.0}])
