@@ -137,7 +137,7 @@ class CudaDriver:
             self._api: dict[str, Callable[..., int]] = {name: getattr(library, name) for name in _FUNCTIONS}
         except AttributeError as error:
             raise MissingToolError(f"gemm needs an NVIDIA driver of CUDA 12.0 or newer: {error}") from error
-        # 4 bytes are ctypes' default for an integer; every address and size has to be declared. As an address an integer
+        # 4 bytes are ctypes' default for an integer; addresses and sizes have to be declared. As an address an integer
         # is passed at once, as every other type by an object of its own; so what each call asks takes addresses alone,
         # whose lower half is the number where the driver takes 4 bytes.
         for name, types in {
