@@ -20,6 +20,8 @@ int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active)
 int cuDevicePrimaryCtxRetain(word *context, int device) { (void)device; *context = CONTEXT; return 0; }
 int cuDevicePrimaryCtxRelease_v2(int device) { (void)device; return 0; }
 int cuCtxSetCurrent(void *context) { (void)context; return 0; }
+int cuPointerGetAttribute(void *data, int attribute, word pointer)
+{ (void)attribute; (void)pointer; *(word *)data = CONTEXT; return 0; }
 int cuPointerGetAttributes(unsigned count, const int *attributes, void **data, word pointer)
 {
     for (unsigned i = 0; i < count; ++i) {

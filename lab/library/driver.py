@@ -32,6 +32,7 @@ _FUNCTIONS = (
     "cuDevicePrimaryCtxGetState",
     "cuDevicePrimaryCtxRetain",
     "cuDevicePrimaryCtxRelease_v2",
+    "cuPointerGetAttribute",
     "cuPointerGetAttributes",
     "cuModuleLoadData",
     "cuModuleGetFunction",
@@ -143,6 +144,7 @@ class CudaDriver:
         for name, types in {
             "cuCtxGetId": (_ADDRESS, _ADDRESS),
             "cuCtxPushCurrent_v2": (_ADDRESS,),
+            "cuPointerGetAttribute": (_ADDRESS, _ADDRESS, _ADDRESS),
             "cuPointerGetAttributes": (_ADDRESS, _ADDRESS, _ADDRESS, _ADDRESS),
             "cuModuleLoadData": (_ADDRESS, ctypes.c_char_p),
             "cuModuleGetFunction": (_ADDRESS, _ADDRESS, ctypes.c_char_p),
@@ -159,6 +161,7 @@ class CudaDriver:
         self.launch: Callable[[int, int, int, None], int] = self._api["cuLaunchKernelEx"]
         """``cuLaunchKernelEx`` itself, by addresses: configuration, function, arguments. Returns the status."""
         self._context_id, self._stream_id = self._api["cuCtxGetId"], self._api["cuStreamGetId"]
+        self._pointer_attribute = self._api["cuPointerGetAttribute"]
         self._pointer_attributes = self._api["cuPointerGetAttributes"]
         self._is_capturing = self._api["cuStreamIsCapturing"]
         self._answers = _Answers()
@@ -232,26 +235,24 @@ class CudaDriver:
     def unreached(self, pointers: Iterable[int], ordinal: int, context: int) -> int | None:
         """Return the first address that kernels of the current context may not access; None where they may access all.
 
-        They may where it lies on the context's GPU, or on none alone. The driver gives a device pointer for memory of
-        another context of the same GPU, too, so that the context of memory on a GPU has to be this one, or none, as
-        that of a pool's memory.
+        They may where it was allocated in this context, which is asked first, since one answer takes half the time of
+        all. Else they may where it lies on the context's GPU, or on none alone. The driver gives a device pointer for
+        memory of another context of the same GPU, too, so that the context of memory on a GPU has to be this one, or
+        none, as that of a pool's memory.
 
         Args:
             pointers: The addresses.
             ordinal: Number of the current context's GPU.
             context: The current context.
         """
-        found, places = self._answers.facts
-        ask = self._pointer_attributes
+        word, at = self._answers.number
+        ask = self._pointer_attribute
         for pointer in pointers:
-            status = ask(5, _ATTRIBUTES_AT, places, pointer)
-            if status:
-                raise self.error("cuPointerGetAttributes", status)
-            if not found[2]:
-                return pointer
-            if found[4] == ordinal and found[0] in (0, context):
+            if ask(at, _CONTEXT, pointer) == 0 and word.value == context:
                 continue
-            if found[1] == _ON_DEVICE and not found[3]:
+            found = self._asked_of(pointer)
+            here = found[4] == ordinal and found[0] in (0, context)
+            if not found[2] or not (here or found[3] or found[1] != _ON_DEVICE):
                 return pointer
         return None
 

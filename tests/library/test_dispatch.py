@@ -351,7 +351,7 @@ def test_a_prepared_call_only_queues(folder, cuda):
     loaded.gemm(2.0, a, b, 0.5, c, stream=0x70)
     assert cuda.log == queued(0x70)
     assert set(cuda.called) <= {
-        "cuCtxGetId", "cuStreamIsCapturing", "cuPointerGetAttributes", "cuMemsetD8Async", "cuLaunchKernelEx",
+        "cuCtxGetId", "cuStreamIsCapturing", "cuPointerGetAttribute", "cuMemsetD8Async", "cuLaunchKernelEx",
     }  # fmt: skip
 
 

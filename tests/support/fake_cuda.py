@@ -115,6 +115,14 @@ class FakeCuda:
     def do_cuDevicePrimaryCtxRelease_v2(self, ordinal):
         return 0
 
+    def do_cuPointerGetAttribute(self, at, attribute, pointer):
+        assert attribute == 1
+        found = self.memory.get(pointer, self.memory_default)
+        if found is None:
+            return 1
+        put(at, found.context)
+        return 0
+
     def do_cuPointerGetAttributes(self, count, attributes, data, pointer):
         found = self.memory.get(pointer, self.memory_default)
         known = {} if found is None else {1: found.context, 2: 2, 3: pointer * found.reachable, 8: 0, 9: found.gpu}
