@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from lab.base.errors import LabError, MissingToolError
+from lab.library.operands import Operand
 
 _WORD = ctypes.c_uint64
 _ADDRESS = ctypes.c_void_p
@@ -232,8 +233,8 @@ class CudaDriver:
         finally:
             self._call("cuCtxPopCurrent_v2", ctypes.byref(_WORD()))
 
-    def unreached(self, pointers: Iterable[int], ordinal: int, context: int) -> int | None:
-        """Return the first address that kernels of the current context may not access; None where they may access all.
+    def unreached(self, operands: Iterable[Operand], trusted: int, ordinal: int, context: int) -> int | None:
+        """Return the address of the first array that kernels of the current context may not access; None without one.
 
         They may where it was allocated in this context, which is asked first, since one answer takes half the time of
         all. Else they may where it lies on the context's GPU, or on none alone. The driver gives a device pointer for
@@ -241,14 +242,15 @@ class CudaDriver:
         none, as that of a pool's memory.
 
         Args:
-            pointers: The addresses.
+            operands: The arrays.
+            trusted: GPU on which those that say that they lie there may be accessed; nothing is asked of them.
             ordinal: Number of the current context's GPU.
             context: The current context.
         """
         word, at = self._answers.number
         ask = self._pointer_attribute
-        for pointer in pointers:
-            if ask(at, _CONTEXT, pointer) == 0 and word.value == context:
+        for pointer, _, _, gpu in operands:
+            if gpu == trusted or (ask(at, _CONTEXT, pointer) == 0 and word.value == context):
                 continue
             found = self._asked_of(pointer)
             here = found[4] == ordinal and found[0] in (0, context)

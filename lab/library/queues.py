@@ -152,9 +152,7 @@ class LoadedContext:
         Raises:
             UserError: The message names the array.
         """
-        trusted = self.trusted
-        doubtful = [one[0] for one in operands if one[3] != trusted]
-        pointer = self.driver.unreached(doubtful, self.ordinal, self._context)
+        pointer = self.driver.unreached(operands, self.trusted, self.ordinal, self._context)
         if pointer is None:
             return
         name = next(name for name, one in zip(names, operands, strict=False) if one[0] == pointer)

@@ -11,9 +11,10 @@ from lab.library.calls import sized_form
 from lab.library.combine import ENTRY, THREADS, combine_ptx, product_form
 
 
-def combined(dtype, rows, columns, leading, scalars, on_gpu):
+def combined(dtype, size, scalars, on_gpu):
     """Execute the PTX; W and C are NaN wherever they must not be read."""
-    (alpha, beta), rng = scalars, np.random.default_rng(3)
+    (rows, columns, leading), (alpha, beta) = size, scalars
+    rng = np.random.default_rng(3)
     w = np.full(rows * columns, np.nan, dtype)
     c = np.full((leading, columns), np.nan, dtype, order="F")
     if alpha != 0:
@@ -49,7 +50,7 @@ def combined(dtype, rows, columns, leading, scalars, on_gpu):
     ],
 )
 def test_c_is_alpha_w_plus_beta_c(dtype, size, scalars, on_gpu):
-    found, expected = combined(dtype, *size, scalars, on_gpu)
+    found, expected = combined(dtype, size, scalars, on_gpu)
     rows = size[0]
     np.testing.assert_allclose(found[:rows], expected, rtol=4 * np.finfo(dtype).eps, atol=4 * np.finfo(dtype).eps)
     assert np.isnan(found[rows:]).all()  # padding is not touched

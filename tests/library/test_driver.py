@@ -73,8 +73,12 @@ def test_facts_of_an_address(fake):
     assert made.facts(16) == PointerFacts(known=True, on_device=True, ordinal=1, context=0x21, reachable=False)
     assert made.facts(48) == PointerFacts(known=True, on_device=True, ordinal=0, context=PRIMARY, reachable=True)
     fake.memory |= {64: Memory(0, 0x20), 80: Memory(0, 0)}  # of another context, and of a pool
-    assert [made.unreached([at], 0, PRIMARY) for at in (48, 64, 80)] == [None, 64, None]
-    assert made.unreached([80, 64, 16], 0, PRIMARY) == 64
+    arrays = {at: (at, ((1,), None, "<f4", True), None, None) for at in (16, 48, 64, 80)}
+    assert [made.unreached([arrays[at]], -1, 0, PRIMARY) for at in (48, 64, 80)] == [None, 64, None]
+    assert made.unreached([arrays[80], arrays[64], arrays[16]], -1, 0, PRIMARY) == 64
+    asked = list(fake.called)
+    assert made.unreached([(*arrays[64][:3], 0)], 0, 0, PRIMARY) is None  # it says that it lies on the trusted GPU
+    assert fake.called == asked
     assert made.facts(32) == PointerFacts(known=False, on_device=False, ordinal=0, context=0, reachable=False)
 
 
