@@ -6,9 +6,9 @@ python benchmarks/publish.py reports/h200/gemm_ladder reports/h200/gemm_ladder
 The first argument is a directory of `lab run` or `lab tune`, or a folder of committed results, to draw them again with
 today's program. `lab report reports/h200/gemm_ladder` draws the whole page from what is committed.
 
-Every record is kept. Listings are kept of the best variants, as many as fit, and how often each of their lines was executed;
-of the pictures those that the page shows first, as many as fit. A tuning run's libraries are not kept: their machine code is
-larger than all the rest. What was left out is printed, and stands on the page and in provenance.json.
+Every record is kept. Listings are kept of the best variants, as many as fit, and how often each of their lines was
+executed; of the pictures those that the page shows first, as many as fit. A tuning run's libraries are not kept: their
+machine code is larger than all the rest. What was left out is printed, and stands on the page and in provenance.json.
 """
 
 from __future__ import annotations
