@@ -20,6 +20,12 @@ ELEMENT_BYTES: Final[Mapping[str, int]] = MappingProxyType(
 )
 """Size of an element, in bytes."""
 
+PARTS: Final[Mapping[str, str]] = MappingProxyType({"complex64": "float32", "complex128": "float64"})
+"""Element types of complex numbers, and the type of their parts: the real one first, as in C and Fortran."""
+
+SUMS: Final[Mapping[str, str]] = MappingProxyType({"float16": "float32", "bfloat16": "float32"})
+"""Types in which products sum elements, where that is not the elements' own."""
+
 CUDA_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "bool": "bool",

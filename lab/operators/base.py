@@ -233,7 +233,7 @@ class Operator(ABC, Generic[P]):
         Returns:
             Expected values and a tolerance, where `verify` finds ``max |output - values| / scale`` in float64. `values`
             and `scale` are 1-D, one element for each of the buffer's; `scale` is NaN where the buffer must keep its
-            NaN. None where `verify` compares in another way.
+            NaN. Of complex elements each part is one, the real one first. None where `verify` compares in another way.
         """
         return None
 

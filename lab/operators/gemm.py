@@ -6,6 +6,10 @@ op(A) is m x k, op(B) is k x n, C is m x n.
 A product of 16-bit elements is the same operator with another `dtype`: layouts, scalars, edges and the definition are
 those of any gemm, and kernels declare the types that they take. What differs is that its sums, α and β are FP32, and
 that C may have a type of its own, `out_dtype`.
+
+Complex elements have complex factors: `alpha_imag` and `beta_imag` are their imaginary parts, and kernels take each
+part as an argument. Neither operand is conjugated. Where elements are compared, a complex matrix is the real one of
+twice the rows that lies in the same bytes.
 """
 
 from __future__ import annotations
@@ -16,9 +20,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from lab.base.elements import ELEMENT_BYTES
+from lab.base.elements import ELEMENT_BYTES, PARTS
 from lab.base.errors import UserError
 from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Extent, Inputs, Operator, Problem
@@ -31,9 +36,15 @@ from lab.operators.matrices import (
     tolerance_of_sums,
     worst_element,
 )
-from lab.operators.stored import LEAST, UNIT, empty, stored, widened
+from lab.operators.stored import LEAST, UNIT, drawn, empty, parts, wide, widened
 
 _HALF: Final = ("float16", "bfloat16")
+_SCALARS: Final = ("m", "n", "k", "alpha", "beta", "alpha_imag", "beta_imag", "lda", "ldb", "ldc")
+
+
+def _imaginary(known: dict[str, Any]) -> float | None:
+    """Return the default of an imaginary part: problems of real elements have none, and keep their identity."""
+    return 0.0 if known["dtype"] in PARTS else None
 
 
 class GemmProblem(Problem):
@@ -44,8 +55,10 @@ class GemmProblem(Problem):
         out_dtype: Element type of C, for 16-bit A and B only; theirs by default. Without a value for other types, whose
             problems therefore keep their identity.
         layout: BLAS letters of A and B: `n` as it is, `t` transposed.
-        alpha: α.
-        beta: β; where it is 0, C is not read.
+        alpha: α; of complex elements, its real part.
+        beta: β, likewise; where it is 0, C is not read.
+        alpha_imag: Imaginary part of α, for complex elements only.
+        beta_imag: Imaginary part of β, likewise.
         m: Rows of C.
         n: Columns of C.
         k: Terms of each sum.
@@ -54,13 +67,15 @@ class GemmProblem(Problem):
         ldc: Leading dimension of C, likewise.
     """
 
-    dtype: Literal["float32", "float64", "float16", "bfloat16"] = "float32"
+    dtype: Literal["float32", "float64", "float16", "bfloat16", "complex64", "complex128"] = "float32"
     out_dtype: Literal["float16", "bfloat16", "float32"] | None = Field(
         default_factory=lambda known: known["dtype"] if known["dtype"] in _HALF else None
     )
     layout: Literal["nn", "nt", "tn", "tt"] = "nn"
     alpha: float = 1.0
     beta: float = 0.0
+    alpha_imag: float | None = Field(default_factory=_imaginary)
+    beta_imag: float | None = Field(default_factory=_imaginary)
     m: Extent
     n: Extent
     k: Extent
@@ -74,6 +89,16 @@ class GemmProblem(Problem):
         a = (self.m, self.k) if self.layout[0] == "n" else (self.k, self.m)
         b = (self.k, self.n) if self.layout[1] == "n" else (self.n, self.k)
         return {"A": (*a, self.lda), "B": (*b, self.ldb), "C": (self.m, self.n, self.ldc)}
+
+    @property
+    def factors(self) -> tuple[complex, complex]:
+        """α and β."""
+        return complex(self.alpha, self.alpha_imag or 0.0), complex(self.beta, self.beta_imag or 0.0)
+
+    @property
+    def parts(self) -> int:
+        """Real numbers of an element of C: 2 where it is complex."""
+        return 2 if self.dtype in PARTS else 1
 
     @property
     def half(self) -> bool:
@@ -90,6 +115,10 @@ class GemmProblem(Problem):
         if self.half != (self.out_dtype is not None):
             accepted = f"one of {', '.join(UNIT)}" if self.half else f"no value with dtype {self.dtype}"
             raise UserError("wrong value", key="problem.out_dtype", found=self.out_dtype, accepted=accepted)
+        for key in ("alpha_imag", "beta_imag"):
+            if (self.dtype in PARTS) != (getattr(self, key) is not None):
+                accepted = "a number" if self.dtype in PARTS else f"no value with dtype {self.dtype}"
+                raise UserError("wrong value", key=f"problem.{key}", found=getattr(self, key), accepted=accepted)
         for name, (rows, _, leading) in self.shapes.items():
             check_leading(f"ld{name.lower()}", leading, rows)
         for name, shape in self.shapes.items():
@@ -112,34 +141,41 @@ class Gemm(Operator[GemmProblem]):
         does not read it then; the same holds for A and B with α = 0.
         """
         rng = np.random.default_rng(seed)
-        read = {"A": problem.alpha != 0, "B": problem.alpha != 0, "C": problem.beta != 0}
+        alpha, beta = problem.factors
+        read = {"A": alpha != 0, "B": alpha != 0, "C": beta != 0}
         arrays: dict[str, Array] = {}
         for name, (rows, columns, leading) in problem.shapes.items():
             dtype = problem.dtypes[name]
             array = empty(leading * columns, dtype)
             if read[name]:
-                view = matrix(array, rows, columns, leading)
-                # drawn as float32 in any case: a float64 gemm is judged on the same values
-                view[...] = stored(rng.standard_normal((columns, rows), dtype=np.float32).T, dtype)
+                matrix(array, rows, columns, leading)[...] = drawn(rng, (columns, rows), dtype).T
             arrays[name] = array
-        scalars = {key: problem[key] for key in ("m", "n", "k", "alpha", "beta", "lda", "ldb", "ldc")}
+        scalars = {key: problem[key] for key in _SCALARS if key in problem}
         return Inputs(scalars=scalars, arrays=arrays, outputs=("C",))
 
     def reference(self, problem: GemmProblem, inputs: Inputs) -> Mapping[str, Expected]:
-        """Compute C, m x n, by float64 BLAS through NumPy, with the scale that `verify` explains."""
-        alpha, beta, layout = problem.alpha, problem.beta, problem.layout
+        """Compute C, m x n, by float64 BLAS through NumPy, with the scale that `verify` explains.
+
+        Of complex elements in complex128; rows 2 i and 2 i + 1 of what is returned are the parts of row i of C.
+        """
+        (alpha, beta), layout = problem.factors, problem.layout
         shape, shapes = (problem.m, problem.n), problem.shapes
-        values = np.zeros(shape, np.float64)
+        values: NDArray[Any] = np.zeros(shape, np.complex128 if problem.parts > 1 else np.float64)
+        if problem.parts == 1:
+            alpha, beta = alpha.real, beta.real
         scale = np.full(shape, np.finfo(np.float64).tiny)
         if alpha != 0:
-            a, b = (widened(matrix(inputs.arrays[name], *shapes[name])) for name in "AB")
+            a, b = (wide(matrix(inputs.arrays[name], *shapes[name])) for name in "AB")
             a, b = (a if layout[0] == "n" else a.T), (b if layout[1] == "n" else b.T)
             values += alpha * (a @ b)
             scale += abs(alpha) * np.outer(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=0))
         if beta != 0:
-            scaled = beta * widened(matrix(inputs.arrays["C"], *shapes["C"]))
+            scaled = beta * wide(matrix(inputs.arrays["C"], *shapes["C"]))
             values += scaled
             scale += np.abs(scaled)
+        if problem.parts > 1:
+            values = np.stack((values.real, values.imag), axis=1).reshape(-1, problem.n)
+            scale = np.repeat(scale, problem.parts, axis=0)
         if problem.half:
             out = problem.dtypes["C"]
             scale = (16 + math.sqrt(problem.k)) * UNIT["float32"] * scale + UNIT[out] * np.abs(values) + LEAST[out]
@@ -165,13 +201,16 @@ class Gemm(Operator[GemmProblem]):
         bound is ``(16 + sqrt(k)) u scale + v |expected| + s``: u is 2^-24, v the unit roundoff of C's type, s half its
         least subnormal or, where that may be flushed, its least normal number.
 
+        A part of a complex element is a sum of 2 k real products, and the norms above are those of its 2 k factors:
+        what is said of a real element holds for it.
+
         Padding between columns must be untouched: an element there that is no longer NaN is an error of inf.
         """
-        m, n = problem.m, problem.n
+        rows, n, leading = problem.m * problem.parts, problem.n, problem.ldc * problem.parts
         expected = reference["C"].values
         whole = outputs["C"]
         tolerance = _tolerance(problem)
-        got = widened(matrix(whole, m, n, problem.ldc))
+        got = widened(matrix(parts(whole), rows, n, leading))
         error = np.abs(got - expected) / reference["C"].scale
         row, column = (
             int(i) for i in np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), error.shape)
@@ -179,9 +218,10 @@ class Gemm(Operator[GemmProblem]):
         largest = float(error[row, column])
         if not largest <= tolerance:
             wrong = int(np.count_nonzero(~(error <= tolerance)))
-            at = f"C[{row}, {column}]"
+            part = f"{('real', 'imaginary')[row % 2]} part of " if problem.parts > 1 else ""
+            at = f"{part}C[{row // problem.parts}, {column}]"
             return largest, tolerance, worst_element(at, got[row, column], expected[row, column], wrong, got.size)
-        strayed = stray_write("C", whole, m, n, problem.ldc)
+        strayed = stray_write("C", whole, problem.m, n, problem.ldc)
         return (float("inf"), tolerance, strayed) if strayed else (largest, tolerance, "")
 
     def elementwise(
@@ -190,24 +230,27 @@ class Gemm(Operator[GemmProblem]):
         """Lay C out column by column; the padding of a column must stay NaN. None for bfloat16, held as bits."""
         if problem.dtypes["C"] == "bfloat16":
             return None
-        ldc, expected = problem.ldc, reference["C"]
+        ldc, expected = problem.ldc * problem.parts, reference["C"]
         laid = Expected(laid_out(expected.values, ldc), laid_out(expected.scale, ldc))
         return {"C": laid}, _tolerance(problem)
 
     def flops(self, problem: GemmProblem) -> int:
-        """Count 2 m n k: one multiplication and one addition for each term, as BLAS benchmarks do."""
-        return 2 * problem.m * problem.n * problem.k
+        """Count 2 m n k: one multiplication and one addition for each term, as BLAS benchmarks do.
+
+        Complex elements take four times as many.
+        """
+        return 2 * problem.parts**2 * problem.m * problem.n * problem.k
 
     def bytes_moved(self, problem: GemmProblem) -> int:
         """Count A and B read once, C written once, and read once where β ≠ 0."""
         m, n, k = problem.m, problem.n, problem.k
-        passes_over_c = 2 if problem.beta != 0 else 1
+        passes_over_c = 2 if problem.factors[1] != 0 else 1
         item = {name: ELEMENT_BYTES[dtype] for name, dtype in problem.dtypes.items()}
         return m * k * item["A"] + k * n * item["B"] + passes_over_c * m * n * item["C"]
 
     def fma_dtype(self, problem: GemmProblem) -> np.dtype[Any]:
-        """Return the type of the sums: float32 for 16-bit elements, else theirs."""
-        return np.dtype("float32" if problem.half else problem.dtype)
+        """Return the type of the sums: float32 for 16-bit elements, that of the parts of complex ones, else theirs."""
+        return np.dtype("float32" if problem.half else PARTS.get(problem.dtype, problem.dtype))
 
 
 def _tolerance(problem: GemmProblem) -> float:

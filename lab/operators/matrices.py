@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lab.base.errors import UserError
 from lab.operators.base import MOST_ELEMENTS, Array, Floats
-from lab.operators.stored import widened
+from lab.operators.stored import parts, widened
 
 Element = TypeVar("Element", bound=np.generic)
 
@@ -39,11 +39,13 @@ def stray_write(name: str, whole: Array, rows: int, columns: int, leading: int) 
         columns: Columns of the matrix.
         leading: Elements from one column to the next.
     """
-    padding = widened(whole.reshape(columns, leading)[:, rows:])
+    held = parts(whole)
+    each = held.size // whole.size
+    padding = widened(held.reshape(columns, leading * each)[:, rows * each :])
     written = np.argwhere(~np.isnan(padding))
     if not len(written):
         return ""
-    column, beyond = (int(i) for i in written[0])
+    column, beyond = (int(i) // each for i, each in zip(written[0], (1, each), strict=True))
     return f"{name}[{rows + beyond}, {column}]: written, but {name} has {rows} rows"
 
 

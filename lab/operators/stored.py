@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.base.elements import PARTS
 from lab.operators.base import STORED_AS, Array, Floats
 from lab.operators.bfloat16 import BF16_NAN, from_float32, to_float32
 
@@ -21,6 +22,8 @@ def empty(count: int, dtype: str) -> Array:
     """Return a 1-D buffer of NaN."""
     if dtype in STORED_AS:
         return np.full(count, BF16_NAN, STORED_AS[dtype])
+    if dtype in PARTS:
+        return np.full(count, complex(np.nan, np.nan), dtype)
     return np.full(count, np.nan, dtype)
 
 
@@ -29,6 +32,32 @@ def stored(values: NDArray[np.float32], dtype: str) -> Array:
     return from_float32(values) if dtype == "bfloat16" else values.astype(dtype)
 
 
+def drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
+    """Draw standard normal elements, both parts of complex ones.
+
+    They are drawn as float32 in any case, so that wider types get the same.
+
+    Args:
+        rng: Where they come from.
+        shape: Their shape.
+        dtype: Element type.
+    """
+    if dtype in PARTS:
+        real, imaginary = rng.standard_normal((2, *shape), dtype=np.float32)
+        return (real + 1j * imaginary).astype(dtype)
+    return stored(rng.standard_normal(shape, dtype=np.float32), dtype)
+
+
+def wide(elements: NDArray[Any]) -> NDArray[Any]:
+    """Convert elements to float64, or to complex128 where they are complex, any shape."""
+    return elements.astype(np.complex128) if elements.dtype.kind == "c" else widened(elements)
+
+
+def parts(elements: NDArray[Any]) -> NDArray[Any]:
+    """Return a contiguous buffer of complex numbers as that of their parts, twice as long; others as they are."""
+    return elements.view(PARTS[elements.dtype.name]) if elements.dtype.kind == "c" else elements
+
+
 def widened(elements: NDArray[Any]) -> Floats:
-    """Convert elements to float64, any shape; 16-bit integers are the bits of bfloat16."""
+    """Convert real elements to float64, any shape; 16-bit integers are the bits of bfloat16."""
     return (to_float32(elements.view(np.uint16)) if elements.dtype == np.uint16 else elements).astype(np.float64)

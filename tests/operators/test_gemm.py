@@ -21,17 +21,19 @@ def problem(**values):
 def by_hand(p, inputs):
     """The definition, element by element, with none of the operator's views."""
     m, n, k = p["m"], p["n"], p["k"]
-    a, b, c = (inputs.arrays[x].astype(np.float64) for x in "ABC")
+    complex_ = p["dtype"].startswith("complex")
+    a, b, c = (inputs.arrays[x].astype(np.complex128 if complex_ else np.float64) for x in "ABC")
+    alpha, beta = (complex(p[name], p[f"{name}_imag"]) if complex_ else p[name] for name in ("alpha", "beta"))
     out = inputs.arrays["C"].copy()
     for i, j in itertools.product(range(m), range(n)):
         total = 0.0
-        if p["alpha"]:
+        if alpha:
             for q in range(k):
                 left = a[i + q * p["lda"]] if p["layout"][0] == "n" else a[q + i * p["lda"]]
                 right = b[q + j * p["ldb"]] if p["layout"][1] == "n" else b[j + q * p["ldb"]]
-                total += p["alpha"] * left * right
-        if p["beta"]:
-            total += p["beta"] * c[i + j * p["ldc"]]
+                total += alpha * left * right
+        if beta:
+            total += beta * c[i + j * p["ldc"]]
         out[i + j * p["ldc"]] = total
     return out
 
@@ -41,7 +43,7 @@ problems = st.fixed_dictionaries(
         "m": st.integers(1, 9),
         "n": st.integers(1, 9),
         "k": st.integers(1, 9),
-        "dtype": st.sampled_from(["float32", "float64"]),
+        "dtype": st.sampled_from(["float32", "float64", "complex64", "complex128"]),
         "layout": st.sampled_from(["nn", "nt", "tn", "tt"]),
         "alpha": st.sampled_from([0, 1.0, -1.5]),
         "beta": st.sampled_from([0, 1.0, 0.5]),
@@ -52,9 +54,11 @@ problems = st.fixed_dictionaries(
 )
 
 
-@given(problems, st.integers(0, 3))
+@given(problems, st.integers(0, 3), st.sampled_from([0.0, 0.75]))
 @settings(deadline=None)
-def test_the_reference_is_the_definition(values, seed):
+def test_the_reference_is_the_definition(values, seed, imaginary):
+    if values["dtype"].startswith("complex"):
+        values = {**values, "alpha_imag": imaginary, "beta_imag": -imaginary}
     p = GEMM.problem(values)
     inputs = GEMM.inputs(p, seed)
     reference = GEMM.reference(p, inputs)
@@ -77,7 +81,55 @@ def test_one_wrong_element_is_found_and_named(values, data):
     wrong[at] = data.draw(st.sampled_from([np.nan, np.inf, wrong[at] + 1e-3 * (1 + abs(wrong[at])) + 1e-3]))
     error, tolerance, worst = GEMM.verify(p, reference, {"C": wrong})
     assert not error <= tolerance
-    assert worst.startswith(f"C[{row}, {column}]")
+    assert f"C[{row}, {column}]" in worst
+    assert worst.startswith("C[") or values["dtype"].startswith("complex")
+
+
+@pytest.mark.parametrize(("part", "offset"), [("real", 1.0), ("imaginary", 1.0j)])
+def test_the_wrong_part_of_a_complex_element_is_named(part, offset):
+    p = problem(dtype="complex64", alpha_imag=0.5, ldc=9)
+    inputs = GEMM.inputs(p, 0)
+    reference, right = GEMM.reference(p, inputs), by_hand(p, inputs)
+    wrong = right.copy()
+    wrong[9 + 2] += offset
+    assert GEMM.verify(p, reference, {"C": wrong})[2].startswith(f"{part} part of C[2, 1]: got ")
+    stray = right.copy()
+    stray.view(np.float32)[2 * (9 + 7) + 1] = 0.0  # the imaginary part alone
+    assert GEMM.verify(p, reference, {"C": stray}) == (
+        np.inf,
+        pytest.approx(2**-20),
+        "C[7, 1]: written, but C has 7 rows",
+    )
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_elements_are_compared_where_they_lie(dtype):
+    p = problem(dtype=dtype, beta_imag=1.0, ldc=9)
+    inputs = GEMM.inputs(p, 0)
+    reference, right = GEMM.reference(p, inputs), by_hand(p, inputs)
+    laid, tolerance = GEMM.elementwise(p, reference)
+    got = right.view("f4" if dtype == "complex64" else "f8").astype(np.float64)
+    assert laid["C"].values.shape == got.shape == (2 * 9 * 5,)
+    apart = np.abs(got - laid["C"].values) / laid["C"].scale
+    assert np.nanmax(apart) == GEMM.verify(p, reference, {"C": right})[0] <= tolerance
+    assert np.isnan(apart).sum() == np.isnan(laid["C"].scale).sum() == 2 * 2 * 5
+
+
+def test_complex_factors_decide_what_is_read():
+    p = problem(dtype="complex128", alpha=0.0, alpha_imag=0.0, beta=0.0, beta_imag=2.0)
+    inputs = GEMM.inputs(p, 0)
+    assert np.isnan(inputs.arrays["A"].real).all()
+    assert np.isnan(inputs.arrays["A"].imag).all()
+    assert not np.isnan(inputs.arrays["C"]).any()
+    assert inputs.scalars["beta_imag"] == 2.0
+
+
+def test_real_problems_have_no_imaginary_parts():
+    assert "alpha_imag" not in problem()
+    assert "alpha_imag" not in GEMM.inputs(problem(), 0).scalars
+    with pytest.raises(UserError) as caught:
+        problem(beta_imag=1.0)
+    assert (caught.value.key, caught.value.accepted) == ("problem.beta_imag", "no value with dtype float32")
 
 
 def test_a_write_between_columns_is_found():
@@ -122,6 +174,9 @@ def test_what_must_not_be_read_is_nan():
 def test_counts():
     p = problem()
     assert GEMM.flops(p) == 2 * 7 * 5 * 3
+    assert GEMM.flops(problem(dtype="complex64")) == 8 * 7 * 5 * 3
+    assert GEMM.bytes_moved(problem(dtype="complex64")) == 8 * (7 * 3 + 3 * 5 + 7 * 5)
+    assert GEMM.fma_dtype(problem(dtype="complex128")) == np.float64
     assert GEMM.bytes_moved(p) == 4 * (7 * 3 + 3 * 5 + 7 * 5)
     assert GEMM.bytes_moved(problem(beta=1, dtype="float64")) == 8 * (7 * 3 + 3 * 5 + 2 * 7 * 5)
 

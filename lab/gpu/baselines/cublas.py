@@ -106,11 +106,12 @@ class Cublas:
         self._check("cublasSetStream_v2", status)
 
     def gemm(self, problem: Mapping[str, Scalar], inputs: Inputs, pointers: Mapping[str, int]) -> Enqueue:
-        """Prepare a call of SGEMM, DGEMM or, for 16-bit A and B, GemmEx.
+        """Prepare a call of SGEMM, DGEMM, CGEMM, ZGEMM or, for 16-bit A and B, GemmEx.
 
         Args:
             problem: The operator's problem, for the layout.
-            inputs: Scalars m, n, k, alpha, beta, lda, ldb and ldc; arrays A, B and C for their element type.
+            inputs: Scalars m, n, k, alpha, beta, lda, ldb and ldc, and of complex elements alpha_imag and beta_imag;
+                arrays A, B and C for their element type.
             pointers: Device addresses of A, B and C.
 
         Returns:
@@ -127,6 +128,8 @@ class Cublas:
         routines: dict[str, tuple[str, Any]] = {
             "float32": ("cublasSgemm_v2", ctypes.c_float),
             "float64": ("cublasDgemm_v2", ctypes.c_double),
+            "complex64": ("cublasCgemm_v2", ctypes.c_float),
+            "complex128": ("cublasZgemm_v2", ctypes.c_double),
         }
         a, b, c = dtypes
         if a == b == c and a in routines:
@@ -157,7 +160,7 @@ class Cublas:
         """Return (handle, transa, transb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc), made once for all calls."""
         transa, transb = operations(str(problem["layout"]))
         integer = {name: ctypes.c_int(int(scalars[name])) for name in ("m", "n", "k", "lda", "ldb", "ldc")}
-        alpha, beta = (ctypes.pointer(real(float(scalars[name]))) for name in ("alpha", "beta"))
+        alpha, beta = (_factor(real, scalars, name) for name in ("alpha", "beta"))
         a, b, c = (ctypes.c_void_p(pointers[name]) for name in "ABC")
         return (
             self._handle,
@@ -187,6 +190,12 @@ class Cublas:
             names = self._library.cublasGetStatusName
             names.restype = ctypes.c_char_p
             raise DeviceError(f"{function}: {(names(status) or b'unknown status').decode()}")
+
+
+def _factor(real: type[Any], scalars: Mapping[str, Scalar], name: str) -> Any:  # noqa: ANN401 - a pointer
+    """Return a pointer to α or β: to one number, or where there is an imaginary part, to both."""
+    value, imaginary = float(scalars[name]), scalars.get(f"{name}_imag")
+    return ctypes.pointer(real(value) if imaginary is None else (real * 2)(value, float(imaginary)))
 
 
 def cublas_baseline(cublas: Cublas, launch: Enqueue, stream: int, synchronize: Callable[[], None]) -> Baseline:

@@ -15,15 +15,18 @@ import numpy as np
 import pycuda.driver as cuda
 from numpy.typing import NDArray
 
+from lab.base.elements import PARTS
 from lab.base.errors import LabError
 from lab.operators.base import Expected, Inputs
+from lab.operators.stored import parts
 from lab.toolchain.own import compiled
 
 _THREADS: Final = 256
 _BLOCKS: Final = 2048
 """Enough of both to fill any GPU; each thread takes every 524288th element."""
 
-_TYPES: Final = ("float16", "float32", "float64")
+_TYPES: Final = ("float16", "float32", "float64", *PARTS)
+"""Complex numbers are compared as their parts, which `lab.operators.base.Operator.elementwise` lays out like them."""
 
 LargestError = Callable[[Mapping[str, int]], float]
 """From the outputs' device addresses to the largest error."""
@@ -65,6 +68,7 @@ class Comparer:
         """
         if any(f"{array.dtype}" not in _TYPES for array in outputs.values()):
             return None
+        outputs = {name: parts(array) for name, array in outputs.items()}
         sides = {
             name: _ExpectedOnDevice(
                 cuda.to_device(np.ascontiguousarray(expected[name].values, np.float64)),

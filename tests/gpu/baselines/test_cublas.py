@@ -13,6 +13,11 @@ def test_layouts_are_cublas_operations(layout, enums):
     assert operations(layout) == enums
 
 
+def number(contents):
+    """A number, or both parts of a complex one."""
+    return list(contents) if isinstance(contents, ctypes.Array) else contents.value
+
+
 class FakeLibrary:
     """Records a gemm's arguments as plain numbers."""
 
@@ -27,7 +32,7 @@ class FakeLibrary:
                 return b"CUBLAS_STATUS_INVALID_VALUE"
             plain = [getattr(argument, "value", argument) for argument in arguments]
             self.calls.append(
-                (name, [value.contents.value if hasattr(value, "contents") else value for value in plain])
+                (name, [number(value.contents) if hasattr(value, "contents") else value for value in plain])
             )
             return self.status if "gemm" in name else 0
 
@@ -62,6 +67,15 @@ def test_single_precision_takes_sgemm_in_default_math_on_the_given_stream(cublas
     assert names[-1] == "cublasSgemm_v2"
     assert dict(cublas._library.calls)["cublasSetMathMode"][1] == 16  # default math; sums of 16-bit gemms stay FP32
     assert dict(cublas._library.calls)["cublasSetStream_v2"][1] == 5
+
+
+@pytest.mark.parametrize(("dtype", "routine"), [("complex64", "cublasCgemm_v2"), ("complex128", "cublasZgemm_v2")])
+def test_complex_types_have_complex_factors(cublas, dtype, routine):
+    problem, inputs = gemm(layout="tn", alpha=1.5, alpha_imag=-2.0, beta_imag=0.5, lda=7, ldb=8, ldc=9, dtype=dtype)
+    cublas.gemm(problem, inputs, {"A": 100, "B": 200, "C": 300})()
+    name, arguments = cublas._library.calls[-1]
+    assert name == routine
+    assert arguments[1:] == [1, 0, 3, 4, 5, [1.5, -2.0], 100, 7, 200, 8, [0.0, 0.5], 300, 9]
 
 
 @pytest.mark.parametrize(
