@@ -34,8 +34,12 @@ from lab.templates.values import MappingFacts
 
 _OPEN, _CLOSE = "{#---", "---#}"
 _MOST_BYTES = 2**20
-C_TYPES = {name: CUDA_NAMES[name] for name in ("float32", "float64", "float16", "bfloat16")}
-"""NumPy-style element types of problems, and what CUDA calls them."""
+C_TYPES = {
+    **{name: CUDA_NAMES[name] for name in ("float32", "float64", "float16", "bfloat16")},
+    "complex64": "float2",
+    "complex128": "double2",
+}
+"""NumPy-style element types of problems, and what CUDA calls them without headers."""
 
 ARGUMENT_TYPES = ("int32", "int64", "uint32", "uint64", *C_TYPES)
 """Types of an argument, besides `T` (the problem's dtype). Followed by `*`, it is a device pointer."""
@@ -313,7 +317,7 @@ def _check(template: Template) -> None:
         for name, kind in launch.arguments.items():
             _check_argument(name, kind, declares, document, ("launches", i, "arguments", name))
     for name, buffer in declares.workspace.items():
-        _check_type(buffer.type, document, ("workspace", name, "type"), pointers=False)
+        _check_type(buffer.type, document, ("workspace", name, "type"), pointers=False, computed=True)
     for name, tensor_map in declares.tensor_maps.items():
         _check_type(tensor_map.type, document, ("tensor_maps", name, "type"), pointers=False, computed=True)
     for i, requirement in enumerate(declares.requires):

@@ -399,7 +399,7 @@ def _buffer(one: DeclaredBuffer, scope: Scope) -> Workspace:
     if elements == 0 and not _known_to_kernel(one.elements, path, scope):
         accepted = "at least one element; only parameters, which the compiled kernel knows too, may make it 0"
         raise scope.error(refused, path, found=0, accepted=accepted)
-    return Workspace(one.name, one.dtype.replace("T", scope.dtype), elements, one.zero)
+    return Workspace(one.name, scope.typed(one.dtype), elements, one.zero)
 
 
 def _known_to_kernel(expression: Expression, path: Key, scope: Scope) -> bool:
