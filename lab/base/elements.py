@@ -26,6 +26,17 @@ PARTS: Final[Mapping[str, str]] = MappingProxyType({"complex64": "float32", "com
 SUMS: Final[Mapping[str, str]] = MappingProxyType({"float16": "float32", "bfloat16": "float32"})
 """Types in which products sum elements, where that is not the elements' own."""
 
+
+def arithmetic_of(dtype: str) -> str:
+    """Return the type in which products of an element type are computed: that of their sums, or of their parts."""
+    return SUMS.get(dtype, PARTS.get(dtype, dtype))
+
+
+def operations(dtype: str) -> int:
+    """Return the operations of a multiplication and an addition: 2, or 8 where elements are complex."""
+    return 8 if dtype in PARTS else 2
+
+
 CUDA_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "bool": "bool",

@@ -37,16 +37,19 @@ def explain(library: Place, m: Size1, n: Size1, k: Size1) -> None:
 
 
 def _explained(one: StoredLibrary, size: Size) -> list[str]:
+    from lab.base.elements import operations
     from lab.library.calls import launches, sized_form
     from lab.library.expected import expected_ms
-    from lab.library.package import FACTORS, SIZES
+    from lab.library.factors import host_factors
+    from lab.library.package import SIZES
 
     library = one.library
     number = library.logic.select(*size)
     kernel = library.kernels[number]
     m, n, k = size
     point = sized_form(m, n, k, None, library).point
-    made = launches(library, number, dict(zip((*SIZES, *FACTORS), (*point, 1.0, 0.0), strict=True)))
+    numbers, work = host_factors(1.0, 0.0, library.dtype), 1e-9 * operations(library.dtype)
+    made = launches(library, number, dict(zip((*SIZES, *library.factors), (*point, *numbers), strict=True)))
     lines = [f"{library.layout} {m} x {n} x {k}: {kernel.name}"]
     lines.append(f"  because {'; '.join(library.logic.reasons(*size)) or 'the library has one kernel'}")
     lines.append(f"  {kernel.template}: {', '.join(f'{name}={value}' for name, value in kernel.parameters.items())}")
@@ -59,10 +62,10 @@ def _explained(one: StoredLibrary, size: Size) -> list[str]:
         lines.append(f"  workspace: {sum(buffer.bytes for buffer in made.workspace)} bytes")
     expected = expected_ms(library.measured, size)
     if expected is not None:
-        lines.append(f"  expected: {expected:.4g} ms, {2e-9 * m * n * k / expected:.3g} TFLOP/s")
+        lines.append(f"  expected: {expected:.4g} ms, {work * m * n * k / expected:.3g} TFLOP/s")
     near = sorted(library.measured, key=lambda at: math.dist(_doublings((at.m, at.n, at.k)), _doublings(size)))
     for at in near[:_NEAREST]:
-        reached = 2e-9 * at.m * at.n * at.k / at.ms
+        reached = work * at.m * at.n * at.k / at.ms
         beside = f", {at.cublas_ms / at.ms:.2f} of cuBLAS's throughput" if at.cublas_ms else ""
         name = library.kernels[at.kernel].name
         lines.append(

@@ -9,12 +9,14 @@ from itertools import takewhile
 
 import numpy as np
 
+from lab.base.elements import ELEMENT_BYTES
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, names_in
 from lab.base.functions import ceil_div
 from lab.library.grid import LARGEST, check_size
 from lab.library.operands import Form, Operand
-from lab.library.package import ALIGNMENT, FACTORS, POINTERS, Library
+from lab.library.package import ALIGNMENT, POINTERS, Library
+from lab.library.scalars import is_element
 from lab.templates.launches import Launch, Launches
 from lab.templates.sequence import Scope, resolved
 
@@ -54,7 +56,7 @@ class CallForm:
         point: What a plan depends on, factors apart: m, n, k, lda, ldb, ldc.
         count: Members of the batch; 1 for one product.
         steps: Bytes from one member of A, B and C to the next.
-        named: Which of alpha and beta the plan depends on, as 0 and 1.
+        named: Which of the library's factors the plan depends on, by their places.
     """
 
     matrices: tuple[Matrix, Matrix, Matrix]
@@ -196,15 +198,11 @@ def array_of(name: str, form: Form, dtype: str) -> _Array:
     extents, strides, element, writable = form
     torch = type(element).__module__ == "torch"
     kind = str(element).removeprefix("torch.") if torch else element
-    try:
-        same = np.dtype(kind) == np.dtype(dtype)  # type: ignore[call-overload]
-    except TypeError:  # a type that NumPy lacks, as bfloat16
-        same = False
-    if not same:
+    if not is_element(kind, dtype, bits=not torch):
         raise UserError(f"{name} has the wrong element type", key=name, found=kind, accepted=dtype)
     if name == "C" and not writable:
         raise UserError("C is read-only", key=name)
-    item = np.dtype(dtype).itemsize
+    item = ELEMENT_BYTES[dtype]
     shape = tuple(int(extent) for extent in extents)
     if strides is None:  # C order, by the interface's definition
         strides = tuple(item * math.prod(shape[i + 1 :]) for i in range(len(shape)))
@@ -213,7 +211,7 @@ def array_of(name: str, form: Form, dtype: str) -> _Array:
 
 
 def _fitting(arrays: Iterable[_Array], dtype: str, layout: str) -> CallForm:
-    item = np.dtype(dtype).itemsize
+    item = ELEMENT_BYTES[dtype]
     a, b, c = (
         Matrix(shape[0], shape[1], _leading(name, shape, strides, item), item)
         for name, (shape, strides) in zip(POINTERS, arrays, strict=True)
@@ -337,7 +335,7 @@ def sized_form(m: int, n: int, k: int, leading: tuple[int, int, int] | None, lib
         UserError: It is not a size, or a leading dimension is too small or too large.
     """
     check_size(m, n, k)
-    item = np.dtype(library.dtype).itemsize
+    item = ELEMENT_BYTES[library.dtype]
     shapes = [(m, k) if library.layout[0] == "n" else (k, m), (k, n) if library.layout[1] == "n" else (n, k), (m, n)]
     columns = leading or [rows for rows, _ in shapes]
     arrays = [(shape, (item, item * one)) for shape, one in zip(shapes, columns, strict=True)]
@@ -351,7 +349,7 @@ def for_library(form: CallForm, library: Library) -> CallForm:
     texts = [text for one in kernel.launches for text in (*one.grid, *one.block, one.shared_bytes, one.when) if text]
     texts += [buffer.elements for buffer in kernel.workspace]
     used = frozenset[str]().union(*(names_in(text, at=Location(kernel.name), key=text) for text in texts))
-    return replace(form, named=tuple(i for i, name in enumerate(FACTORS) if name in used))
+    return replace(form, named=tuple(i for i, name in enumerate(library.factors) if name in used))
 
 
 def plan(library: Library, point: Mapping[str, Scalar]) -> CallPlan:

@@ -36,10 +36,10 @@ from lab.library.calls import (
 )
 from lab.library.combine import combine_ptx, product_form
 from lab.library.driver import LEGACY_STREAM
-from lab.library.factors import GpuFactors, gpu_factors, host_factor, is_number
+from lab.library.factors import GpuFactors, gpu_factors, host_factors, host_numbers
 from lab.library.operands import Form, Operand, operand, stream_handle
 from lab.library.package import FACTORS, POINTERS, SIZES, Library
-from lab.library.queues import Contexts, LoadedContext
+from lab.library.queues import Contexts, Factors, LoadedContext
 from lab.library.tree import Logic
 
 _MOST_REMEMBERED = 1 << 16
@@ -48,7 +48,6 @@ _MOST_REMEMBERED = 1 << 16
 _MOST_PLANS = 1024
 """The most calls whose launches are remembered, and the most forms of arrays."""
 
-_POINT = (*SIZES, *FACTORS)
 _OPERANDS = (*POINTERS, "workspace")
 
 
@@ -85,7 +84,9 @@ class Dispatcher(Picker):
         super().__init__(library.logic)
         self.library, self.folder, self._stored = library, stored.place, stored
         self._lock = threading.Lock()
-        self._plan = lru_cache(maxsize=_MOST_PLANS)(lambda *point: plan(library, dict(zip(_POINT, point, strict=True))))
+        names = (*SIZES, *library.factors)
+        self._plan = lru_cache(maxsize=_MOST_PLANS)(lambda *point: plan(library, dict(zip(names, point, strict=True))))
+        self._takes_pairs = len(library.factors) > len(FACTORS)
         self._products, self._batches = _Forms(library, call_form), _Forms(library, batch_form)
 
     def gemm(
@@ -106,8 +107,9 @@ class Dispatcher(Picker):
         later ones only queue, so that they can be captured into a graph.
 
         Args:
-            alpha: α, a number of Python's or NumPy's; or one element of the library's type on the GPU, which a launch
-                reads: nothing waits for it. The product then goes through the workspace (`lab.library.combine`).
+            alpha: α, a number of Python's or NumPy's, complex where elements may be; or one element of the library's
+                type on the GPU, which a launch reads: nothing waits for it. The product then goes through the workspace
+                (`lab.library.combine`).
             A: Column-major matrix on the GPU as it is stored: m x k, or k x m where the library's layout says t.
             B: The same: k x n, or n x k.
             beta: β, the same; with 0, wherever it lies, C is not read.
@@ -167,8 +169,8 @@ class Dispatcher(Picker):
         n: int,
         k: int,
         *,
-        alpha: float = 1.0,
-        beta: float = 0.0,
+        alpha: complex = 1.0,
+        beta: complex = 0.0,
         leading: tuple[int, int, int] | None = None,
         on_gpu: bool = False,
     ) -> int:
@@ -192,7 +194,7 @@ class Dispatcher(Picker):
             combine_ptx(self.library.dtype)  # refuses types that have none
             product = product_form(form)
             return self._planned(product, (1.0, 0.0)).workspace_bytes + product.spans[2]
-        return self._planned(form, (host_factor("alpha", alpha), host_factor("beta", beta))).workspace_bytes
+        return self._planned(form, host_factors(alpha, beta, self.library.dtype)).workspace_bytes
 
     def prepare(
         self,
@@ -200,8 +202,8 @@ class Dispatcher(Picker):
         n: int,
         k: int,
         *,
-        alpha: float = 1.0,
-        beta: float = 0.0,
+        alpha: complex = 1.0,
+        beta: complex = 0.0,
         leading: tuple[int, int, int] | None = None,
         stream: object = None,
         scratch: bool = True,
@@ -226,7 +228,7 @@ class Dispatcher(Picker):
             DriverError: As `gemm`.
         """
         form, handle = sized_form(m, n, k, leading, self.library), stream_handle(stream)
-        factors = None if on_gpu else (host_factor("alpha", alpha), host_factor("beta", beta))
+        factors = None if on_gpu else host_factors(alpha, beta, self.library.dtype)
         current = self._contexts.current()
         with nullcontext(current) if current else self._contexts.pushed(None) as context:
             context.queue(handle).prepare(form, factors, scratch=scratch)
@@ -260,18 +262,21 @@ class Dispatcher(Picker):
             room = scratch[0], workspace_room(scratch, form, pointers)
             operands = (*operands, scratch)
         alpha, beta = factors
-        if type(alpha) is not float or type(beta) is not float:
-            if not (is_number(alpha) and is_number(beta)):
+        numbers: Factors | None
+        if type(alpha) is float and type(beta) is float and not self._takes_pairs:
+            numbers = alpha, beta
+        else:
+            numbers = host_numbers(alpha, beta, self.library.dtype)
+            if numbers is None:
                 read = gpu_factors(factors, self.library.dtype, form, pointers, room)
                 self._entered(at_a, lambda context: _queue_combined(context, handle, form, operands, read, room=room))
                 return
-            alpha, beta = float(alpha), float(beta)
         context = self._contexts.current()
         if context is not None:
-            _queue(context, handle, form, operands, (alpha, beta), room=room)
+            _queue(context, handle, form, operands, numbers, room=room)
             return
         with self._contexts.pushed(at_a) as context:
-            _queue(context, handle, form, operands, (alpha, beta), room=room)
+            _queue(context, handle, form, operands, numbers, room=room)
 
     def _entered(self, pointer: int, call: Callable[[LoadedContext], None]) -> None:
         """Call in the current context, or in that of some memory where none is current."""
@@ -279,7 +284,7 @@ class Dispatcher(Picker):
         with nullcontext(current) if current else self._contexts.pushed(pointer) as context:
             call(context)
 
-    def _planned(self, form: CallForm, factors: tuple[float, float]) -> CallPlan:
+    def _planned(self, form: CallForm, factors: Factors) -> CallPlan:
         return self._plan(*form.point, *factors)
 
     @cached_property
@@ -293,7 +298,7 @@ def _queue(
     handle: int,
     form: CallForm,
     operands: tuple[Operand, ...],
-    factors: tuple[float, float],
+    factors: Factors,
     *,
     room: tuple[int, int] | None,
 ) -> None:

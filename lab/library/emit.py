@@ -18,6 +18,7 @@ from lab.library.grid import LARGEST
 from lab.library.meaning import Meaning, interpreted
 from lab.library.nested import nested_tests, remainders
 from lab.library.package import ALIGNMENT, POINTERS, Library, LibraryKernel, LibraryLaunch, to_json
+from lab.library.scalars import FACTORS_IN_C, REALS
 from lab.library.tree import SPLIT_AXES, VECTOR
 
 
@@ -35,8 +36,8 @@ class Selection(StrEnum):
 _REMEMBERED_BITS = 10
 """Of the number of sizes that a thread remembers: 1024 of them take 16 KiB."""
 
-_REAL = {"float32": "float", "float64": "double"}
-_C_TYPES = {**_REAL, "int32": "int32_t", "int64": "int64_t", "uint32": "uint32_t", "uint64": "uint64_t"}
+_INTEGERS = {"int32": "int32_t", "int64": "int64_t", "uint32": "uint32_t", "uint64": "uint64_t"}
+_C_TYPES = {"float32": "float", "float64": "double", **_INTEGERS}
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     undefined=StrictUndefined,
@@ -131,7 +132,10 @@ def _rendered(template: str, library: Library, **more: object) -> str:
     shown = {
         "L": library,
         "NAME": library.name.upper(),
-        "real": _REAL[library.dtype],
+        "real": REALS.get(library.dtype, "float"),
+        "factor": FACTORS_IN_C.get(library.dtype, REALS.get(library.dtype, "float")),
+        "is_complex": library.dtype in FACTORS_IN_C,
+        "factors": "alpha.x, beta.x, alpha.y, beta.y" if library.dtype in FACTORS_IN_C else "alpha, beta",
         "source": _plain(library.source),
         **names,
         **more,

@@ -9,12 +9,13 @@ from typing import TypeGuard
 
 import numpy as np
 
+from lab.base.elements import PARTS
 from lab.base.errors import UserError
 from lab.library.calls import CallForm, Matrix, array_of, share
 from lab.library.combine import combine_ptx
 from lab.library.operands import Operand, operand
 from lab.library.package import FACTORS, POINTERS
-from lab.library.queues import Factor
+from lab.library.queues import Factor, Factors
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +32,46 @@ class GpuFactors:
 
 
 def is_number(value: object) -> TypeGuard[int | float | np.integer | np.floating]:
-    """Return whether it is a number of the host."""
+    """Return whether it is a real number of the host."""
     return isinstance(value, int | float | np.integer | np.floating)
 
 
-def host_factor(name: str, value: object) -> float:
-    """Return alpha or beta as Python's number.
+def host_numbers(alpha: object, beta: object, dtype: str) -> Factors | None:
+    """Return alpha and beta as launches take them; None unless both are numbers of the host that the type has.
+
+    Args:
+        alpha: α.
+        beta: β.
+        dtype: Element type of the library. Complex elements have complex factors.
+    """
+    if dtype not in PARTS:
+        return (float(alpha), float(beta)) if is_number(alpha) and is_number(beta) else None
+    first, second = _complex(alpha), _complex(beta)
+    return None if first is None or second is None else (first.real, second.real, first.imag, second.imag)
+
+
+def _complex(value: object) -> complex | None:
+    if isinstance(value, complex | np.complexfloating):
+        return complex(value)
+    return complex(float(value)) if is_number(value) else None
+
+
+def host_factors(alpha: object, beta: object, dtype: str) -> Factors:
+    """Return alpha and beta as launches take them; see `host_numbers`.
 
     Raises:
-        UserError: It is none.
+        UserError: One is no number of the host.
     """
-    if is_number(value):
-        return float(value)
+    found = host_numbers(alpha, beta, dtype)
+    if found is not None:
+        return found
+    name, value = ("alpha", alpha) if host_numbers(alpha, 0, dtype) is None else ("beta", beta)
+    of_type = ", real or complex" if dtype in PARTS else ""
     raise UserError(
         f"{name} is not a number of the host",
         key=name,
         found=type(value).__name__,
-        accepted="a number of Python's or NumPy's; on_gpu=True stands for alpha and beta on the GPU",
+        accepted=f"a number of Python's or NumPy's{of_type}; on_gpu=True stands for alpha and beta on the GPU",
     )
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from lab.base.elements import PARTS
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar
 from lab.library.grid import Loss
@@ -27,6 +28,8 @@ ALIGNMENT = 256
 SIZES = ("m", "n", "k", "lda", "ldb", "ldc")
 FACTORS = ("alpha", "beta")
 POINTERS = ("A", "B", "C")
+IMAGINARY = ("alpha_imag", "beta_imag")
+"""What launches of complex elements take beside `FACTORS`, which are real parts then."""
 _ARGUMENTS = {"int32", "int64", "uint32", "uint64", "float32", "float64"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
@@ -146,7 +149,7 @@ class Library:
 
     Attributes:
         name: A C identifier; names of files and functions begin with it.
-        dtype: float32 or float64.
+        dtype: Element type of A, B and C.
         layout: BLAS letters of A and B.
         arch: What the machine code is for: `sm_90`.
         times: Whether the logic comes from measured or from predicted times.
@@ -160,7 +163,7 @@ class Library:
     """
 
     name: str
-    dtype: Literal["float32", "float64"]
+    dtype: Literal["float32", "float64", "float16", "bfloat16", "complex64", "complex128"]
     layout: Literal["nn", "nt", "tn", "tt"]
     arch: str
     times: TimesKind
@@ -171,6 +174,11 @@ class Library:
     held_out: Loss | None = None
     measured: tuple[MeasuredSize, ...] = ()
     schema: int = field(default=SCHEMA)
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """Names of the numbers that α and β are passed as."""
+        return factors_of(self.dtype)
 
     def __post_init__(self) -> None:
         """Check names, which become files and C identifiers, and that kernels and logic fit.
@@ -196,6 +204,11 @@ Library.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-de
 _LIBRARY = TypeAdapter(Library)
 
 
+def factors_of(dtype: str) -> tuple[str, ...]:
+    """Return the names of the numbers that α and β of an element type are passed as."""
+    return (*FACTORS, *IMAGINARY) if dtype in PARTS else FACTORS
+
+
 def _check_kernel(kernel: LibraryKernel, dtype: str, key: str) -> None:
     for name, value in (("name", kernel.name), ("cubin", kernel.cubin)):
         if not _FILE.fullmatch(value):
@@ -203,9 +216,10 @@ def _check_kernel(kernel: LibraryKernel, dtype: str, key: str) -> None:
             raise UserError("not a usable file name", key=f"{key}.{name}", found=value, accepted=accepted)
     if not kernel.launches:
         raise UserError("the kernel has no launches", key=f"{key}.launches")
+    factors = factors_of(dtype)
     scratch = {buffer.name: buffer.dtype for buffer in kernel.workspace}
     for name, element in scratch.items():
-        if not _NAME.fullmatch(name) or name in (*SIZES, *FACTORS, *POINTERS) or element not in ARGUMENT_TYPES:
+        if not _NAME.fullmatch(name) or name in (*SIZES, *factors, *POINTERS) or element not in ARGUMENT_TYPES:
             raise UserError("not a workspace buffer", key=f"{key}.workspace", found=f"{element} {name}")
     pointers = {**dict.fromkeys(POINTERS, dtype), **scratch}
     for launch in kernel.launches:
@@ -218,10 +232,10 @@ def _check_kernel(kernel: LibraryKernel, dtype: str, key: str) -> None:
             fits = (
                 pointers.get(name) == kind[:-1].strip()
                 if kind.endswith("*")
-                else name in (*SIZES, *FACTORS) and kind in _ARGUMENTS
+                else name in (*SIZES, *factors) and kind in _ARGUMENTS
             )
             if not fits:
-                known = [*SIZES, *FACTORS, *(f"{element}* {pointer}" for pointer, element in pointers.items())]
+                known = [*SIZES, *factors, *(f"{element}* {pointer}" for pointer, element in pointers.items())]
                 raise UserError(
                     "a library cannot pass this argument", key=f"{key}.launches", found=f"{kind} {name}", accepted=known
                 )

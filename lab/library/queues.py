@@ -19,7 +19,7 @@ from lab.library.calls import CallForm, CallPlan, CallStep
 from lab.library.combine import ENTRY, Combination, combine_ptx, product_form
 from lab.library.driver import FORKS, LEGACY_STREAM, OUT_OF_MEMORY, CudaDriver, DriverError, LaunchConfig, cuda_driver
 from lab.library.operands import Operand
-from lab.library.package import FACTORS, POINTERS, LibraryLaunch
+from lab.library.package import FACTORS, IMAGINARY, POINTERS, LibraryLaunch
 
 _MOST_PREPARED = 1024
 """The most calls of a stream whose launches are kept; beyond, all are forgotten."""
@@ -35,7 +35,12 @@ _PLAIN = (1.0, 0.0)
 Factor: TypeAlias = tuple[int, float]
 """alpha or beta: its address on the GPU, 0 for none; and its value where there is none."""
 
-Planner: TypeAlias = Callable[[CallForm, tuple[float, float]], CallPlan]
+_NUMBERS = (*FACTORS, *IMAGINARY)
+
+Factors: TypeAlias = tuple[float, ...]
+"""alpha and beta of the host; of complex elements both real parts, then both imaginary ones."""
+
+Planner: TypeAlias = Callable[[CallForm, Factors], CallPlan]
 """Plans a call of such matrices with alpha and beta."""
 
 
@@ -230,7 +235,7 @@ class StreamQueue:
         self._workspace, self._room = 0, 0
         self._event = 0
 
-    def prepare(self, form: CallForm, factors: tuple[float, float] | None, *, scratch: bool) -> None:
+    def prepare(self, form: CallForm, factors: Factors | None, *, scratch: bool) -> None:
         """Load and allocate what a call needs.
 
         Args:
@@ -254,7 +259,7 @@ class StreamQueue:
         self,
         form: CallForm,
         pointers: tuple[int, int, int],
-        factors: tuple[float, float],
+        factors: Factors,
         workspace: tuple[int, int] | None,
     ) -> None:
         """Queue the launches of a call, once for each member of a batch.
@@ -356,7 +361,7 @@ class StreamQueue:
             if status:
                 raise self._launch_error(status)
 
-    def _of(self, form: CallForm, factors: tuple[float, float]) -> _Prepared:
+    def _of(self, form: CallForm, factors: Factors) -> _Prepared:
         """Return the launches for the form, which serve for all factors that the plan does not depend on."""
         key = (form.point, *(factors[i] for i in form.named)) if form.named else form.point
         return self._prepared.get(key) or self._new(key, self._context.planner(form, factors))
@@ -428,7 +433,7 @@ class _Prepared:
 
     def __init__(self, plan: CallPlan, functions: Iterable[int], stream: int) -> None:
         self.kernel, self.scratch_bytes = plan.kernel, plan.workspace_bytes
-        self.factors: tuple[float, float] | None = None
+        self.factors: Factors | None = None
         self._base = -1
         place = {name: i for i, name in enumerate((*POINTERS, *(buffer.name for buffer in plan.buffers)))}
         numbers = sum(not isinstance(value, str) for step in plan.steps for value in step.values)
@@ -454,9 +459,9 @@ class _Prepared:
             if isinstance(value, str):
                 at.append(place[value])
                 continue
-            if name in FACTORS:
+            if name in _NUMBERS:
                 code = f"={kind}" if kind in "fd" else f"@{kind}"  # the native one would make infinity of 1e300
-                self._factor_words.append((8 * free, code, FACTORS.index(name), type(value)))
+                self._factor_words.append((8 * free, code, _NUMBERS.index(name), type(value)))
             else:
                 struct.pack_into(f"@{kind}", self.words, 8 * free, value)
             at.append(free)
@@ -471,7 +476,7 @@ class _Prepared:
                 self.words[at] = base + offset
             self._base = base
 
-    def set_factors(self, factors: tuple[float, float]) -> None:
+    def set_factors(self, factors: Factors) -> None:
         """Pass these alpha and beta from now on."""
         self.factors = None
         for at, code, which, kind in self._factor_words:
@@ -480,6 +485,6 @@ class _Prepared:
             except OverflowError as error:
                 accepted = "a number of the library's element type"
                 raise UserError(
-                    f"{FACTORS[which]} is too large", key=FACTORS[which], found=factors[which], accepted=accepted
+                    f"{_NUMBERS[which]} is too large", key=_NUMBERS[which], found=factors[which], accepted=accepted
                 ) from error
         self.factors = factors

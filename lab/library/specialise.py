@@ -17,7 +17,17 @@ from lab.library.meaning import Meaning, interpreted
 from lab.library.package import FACTORS, SIZES, LibraryBuffer, LibraryKernel, LibraryLaunch
 from lab.templates.front_matter import Template
 from lab.templates.instance import Instance
-from lab.templates.sequence import CARVEOUTS, Condition, DeclaredLaunch, Expression, buffers, declared, without, xyz
+from lab.templates.sequence import (
+    CARVEOUTS,
+    Condition,
+    DeclaredLaunch,
+    Expression,
+    Scope,
+    buffers,
+    declared,
+    without,
+    xyz,
+)
 
 _RUN_TIME = frozenset((*SIZES, *FACTORS))
 
@@ -40,14 +50,15 @@ def kernel(
             on sizes that C lacks.
     """
     names = Instance(template, parameters, {"dtype": dtype, "layout": layout}).names
+    scope = Scope(names, frozenset(), lambda path: template.document.at(*path), dtype)
     known = {name: value for name, value in names.items() if isinstance(value, bool | int | float | str)}
     special = _Specialiser(known, template)
     workspace = tuple(
-        LibraryBuffer(one.name, one.dtype.replace("T", dtype), special(one.elements, ("workspace", one.name)), one.zero)
+        LibraryBuffer(one.name, scope.typed(one.dtype), special(one.elements, ("workspace", one.name)), one.zero)
         for one in buffers(template.declares)
     )
     absent = frozenset(buffer.name for buffer in workspace if buffer.elements == "0")
-    launches = (special.launch(one, dtype) for one in declared(template.declares))
+    launches = (special.launch(one, scope) for one in declared(template.declares))
     return LibraryKernel(
         name,
         cubin,
@@ -77,7 +88,7 @@ class _Specialiser:
             raise UserError("a library cannot know this name", at=at, key=key, found=unknown[0], accepted=accepted)
         return interpreted(expression, _Specialised(self.known, at, key), at=at, key=key).text
 
-    def launch(self, one: DeclaredLaunch, dtype: str) -> LibraryLaunch | None:
+    def launch(self, one: DeclaredLaunch, scope: Scope) -> LibraryLaunch | None:
         """Specialise a launch; None where its conditions hold for no size."""
         when = self._condition(one.conditions)
         if when == "false":
@@ -86,7 +97,11 @@ class _Specialiser:
         block = xyz([self(size, (*one.path, "block", i)) for i, size in enumerate(one.block)], "1")
         shared = self(one.shared_bytes, (*one.path, "shared_bytes"))
         self._check_carveout(one)
-        arguments = tuple((name, kind.replace("T", dtype)) for name, kind in one.arguments)
+        arguments = tuple(
+            (word, scope.typed(kind))
+            for name, kind in one.arguments
+            for word in scope.words(name, (*one.path, "arguments", name))
+        )
         return LibraryLaunch(one.entry, grid, block, shared, arguments, "" if when == "true" else when)
 
     def _check_carveout(self, one: DeclaredLaunch) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from lab.base.elements import ELEMENT_BYTES, PARTS
+from lab.base.elements import ELEMENT_BYTES, PARTS, arithmetic_of, operations
 from lab.base.errors import UserError
 from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Extent, Inputs, Operator, Problem
@@ -39,7 +39,7 @@ from lab.operators.matrices import (
 from lab.operators.stored import LEAST, UNIT, drawn, empty, parts, wide, widened
 
 _HALF: Final = ("float16", "bfloat16")
-_SCALARS: Final = ("m", "n", "k", "alpha", "beta", "alpha_imag", "beta_imag", "lda", "ldb", "ldc")
+SCALARS: Final = ("m", "n", "k", "alpha", "beta", "alpha_imag", "beta_imag", "lda", "ldb", "ldc")
 
 
 def _imaginary(known: dict[str, Any]) -> float | None:
@@ -150,7 +150,7 @@ class Gemm(Operator[GemmProblem]):
             if read[name]:
                 matrix(array, rows, columns, leading)[...] = drawn(rng, (columns, rows), dtype).T
             arrays[name] = array
-        scalars = {key: problem[key] for key in _SCALARS if key in problem}
+        scalars = {key: problem[key] for key in SCALARS if key in problem}
         return Inputs(scalars=scalars, arrays=arrays, outputs=("C",))
 
     def reference(self, problem: GemmProblem, inputs: Inputs) -> Mapping[str, Expected]:
@@ -176,9 +176,9 @@ class Gemm(Operator[GemmProblem]):
         if problem.parts > 1:
             values = np.stack((values.real, values.imag), axis=1).reshape(-1, problem.n)
             scale = np.repeat(scale, problem.parts, axis=0)
-        if problem.half:
-            out = problem.dtypes["C"]
-            scale = (16 + math.sqrt(problem.k)) * UNIT["float32"] * scale + UNIT[out] * np.abs(values) + LEAST[out]
+        of_scale, of_value, least = bound_of(problem)
+        if least:
+            scale = of_scale * scale + of_value * np.abs(values) + least
         return {"C": Expected(values, scale)}
 
     def verify(
@@ -209,7 +209,7 @@ class Gemm(Operator[GemmProblem]):
         rows, n, leading = problem.m * problem.parts, problem.n, problem.ldc * problem.parts
         expected = reference["C"].values
         whole = outputs["C"]
-        tolerance = _tolerance(problem)
+        tolerance = tolerance_of(problem)
         got = widened(matrix(parts(whole), rows, n, leading))
         error = np.abs(got - expected) / reference["C"].scale
         row, column = (
@@ -232,14 +232,14 @@ class Gemm(Operator[GemmProblem]):
             return None
         ldc, expected = problem.ldc * problem.parts, reference["C"]
         laid = Expected(laid_out(expected.values, ldc), laid_out(expected.scale, ldc))
-        return {"C": laid}, _tolerance(problem)
+        return {"C": laid}, tolerance_of(problem)
 
     def flops(self, problem: GemmProblem) -> int:
         """Count 2 m n k: one multiplication and one addition for each term, as BLAS benchmarks do.
 
         Complex elements take four times as many.
         """
-        return 2 * problem.parts**2 * problem.m * problem.n * problem.k
+        return operations(problem.dtype) * problem.m * problem.n * problem.k
 
     def bytes_moved(self, problem: GemmProblem) -> int:
         """Count A and B read once, C written once, and read once where β ≠ 0."""
@@ -250,9 +250,17 @@ class Gemm(Operator[GemmProblem]):
 
     def fma_dtype(self, problem: GemmProblem) -> np.dtype[Any]:
         """Return the type of the sums: float32 for 16-bit elements, that of the parts of complex ones, else theirs."""
-        return np.dtype("float32" if problem.half else PARTS.get(problem.dtype, problem.dtype))
+        return np.dtype(arithmetic_of(problem.dtype))
 
 
-def _tolerance(problem: GemmProblem) -> float:
+def bound_of(problem: GemmProblem) -> tuple[float, float, float]:
+    """Return what errors are divided by: x, y and z of x scale + y |expected| + z, as `Gemm.verify` explains them."""
+    if not problem.half:
+        return 1.0, 0.0, 0.0
+    out = problem.dtypes["C"]
+    return (16 + math.sqrt(problem.k)) * UNIT["float32"], UNIT[out], LEAST[out]
+
+
+def tolerance_of(problem: GemmProblem) -> float:
     """Return the largest error that `Gemm.verify` accepts."""
     return 1.0 if problem.half else tolerance_of_sums(problem.dtype)

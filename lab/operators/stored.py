@@ -44,7 +44,8 @@ def drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array
     """
     if dtype in PARTS:
         real, imaginary = rng.standard_normal((2, *shape), dtype=np.float32)
-        return (real + 1j * imaginary).astype(dtype)
+        made: Array = (real + 1j * imaginary).astype(dtype)
+        return made
     return stored(rng.standard_normal(shape, dtype=np.float32), dtype)
 
 

@@ -14,7 +14,7 @@ from lab.library.archive import StoredLibrary
 from lab.library.calls import launches
 from lab.library.checked import CheckedSize
 from lab.library.expected import expected_ms
-from lab.library.package import FACTORS, SIZES, Library
+from lab.library.package import SIZES, Library
 from lab.operators.gemm import GemmProblem
 from lab.store.tuning_model import ProblemType
 from lab.templates.launches import Launches
@@ -86,7 +86,7 @@ class _Picked:
 
 def _picked(library: Library, of: ProblemType, size: Size) -> _Picked:
     problem, number = product(of, size), library.logic.select(*size)
-    point: dict[str, Scalar] = {name: problem[name] for name in (*SIZES, *FACTORS)}
+    point: dict[str, Scalar] = {name: problem[name] for name in (*SIZES, *library.factors)}
     return _Picked(size, problem, number, launches(library, number, point))
 
 

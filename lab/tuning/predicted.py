@@ -26,7 +26,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lab.base.elements import ELEMENT_BYTES
+from lab.base.elements import ELEMENT_BYTES, arithmetic_of, operations
 from lab.base.sizes import Size
 from lab.base.warp import SECTOR_BYTES
 from lab.hardware.gpus import Gpu
@@ -54,6 +54,7 @@ class ProductLoop:
         fma: Multiply-accumulates of a thread in one pass over the loop.
         instructions: All instructions of a thread in one pass.
         element_bytes: Size of an element of A, B and C.
+        operations: Of a multiplication and an addition of elements.
     """
 
     rate: float
@@ -61,6 +62,7 @@ class ProductLoop:
     fma: int
     instructions: int
     element_bytes: int
+    operations: int = 2
 
 
 def loop_of(gpu: Gpu, mix: KernelMix, use: ResourceUse, launch: Launch, dtype: str) -> ProductLoop | None:
@@ -73,7 +75,7 @@ def loop_of(gpu: Gpu, mix: KernelMix, use: ResourceUse, launch: Launch, dtype: s
         LaunchFacts(threads, launch.dynamic_shared_bytes, carveout=launch.carveout),
         flops=1,
         bytes_moved=0,
-        dtype=dtype,
+        dtype=arithmetic_of(dtype),
     )
     rates = [bound.tflops for bound in predicted.bounds if bound.name in _LOOP_BOUNDS]
     hot = mix.hot_loop
@@ -86,6 +88,7 @@ def loop_of(gpu: Gpu, mix: KernelMix, use: ResourceUse, launch: Launch, dtype: s
         hot.counts.by_class[_FMA_CLASS],
         hot.counts.instructions,
         ELEMENT_BYTES[dtype],
+        operations(dtype),
     )
 
 
@@ -109,7 +112,7 @@ def product_ms(
     blocks, threads = math.prod(launch.grid), math.prod(launch.block)
     tiles = math.ceil(m / tile[0]) * math.ceil(n / tile[1])
     depth = math.ceil(k / max(1, round(blocks / tiles)))
-    work = 2.0 * tile[0] * tile[1] * depth
+    work = float(loop.operations) * tile[0] * tile[1] * depth
     turns = work / 2 / threads / loop.fma
     alone = loop.instructions + machine.block_barrier + machine.shared_latency
     latency = max(alone, machine.global_latency) if prefetch else alone + machine.global_latency

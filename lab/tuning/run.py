@@ -13,6 +13,7 @@ from typing import Protocol
 from pydantic import JsonValue
 
 from lab.base import environment, workers
+from lab.base.elements import arithmetic_of
 from lab.base.errors import UserError
 from lab.base.executor import Executor, ProcessExecutor
 from lab.base.sizes import Size
@@ -281,7 +282,7 @@ def _facts(setting: _Setting, store: TuningStore) -> TuningFacts:
         gpu=described,
         predicted_for=setting.gpu.name,
         peak_tflops=setting.gpu.peak_tflops("float32"),
-        peaks={kind.dtype: setting.gpu.peak_tflops(kind.dtype) for kind in tuning.types},
+        peaks={kind.dtype: setting.gpu.peak_tflops(arithmetic_of(kind.dtype)) for kind in tuning.types},
         not_measured=setting.not_measured,
         baseline="",
         interrupted=False,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Protocol
 
+from lab.base.elements import operations
 from lab.base.sizes import Size
 from lab.measured.timing import Kind
 from lab.store.tuning_model import CUBLAS, ProblemType, TimingStage, baseline_id
@@ -93,7 +94,7 @@ class SizeNews:
         beside = times.get(baseline_id(of.label), {}).get(size)
         return SizeLeader(
             kernel=self._names[best],
-            tflops=2 * prod(size) / ms / 1e9,
+            tflops=operations(of.dtype) * prod(size) / ms / 1e9,
             kind=known[best].kind,
             over_baseline=beside.ms / ms if beside is not None and beside.ms else None,
         )

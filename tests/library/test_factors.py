@@ -6,7 +6,7 @@ from library_support import ADDRESS, OnGpu, small_library
 
 from lab.base.errors import UserError
 from lab.library.calls import sized_form
-from lab.library.factors import gpu_factors, host_factor, is_number
+from lab.library.factors import gpu_factors, host_factors, host_numbers, is_number
 
 FORM = sized_form(5, 3, 7, (8, 9, 11), small_library())
 PLACES = (ADDRESS, 2 * ADDRESS, 3 * ADDRESS)
@@ -15,11 +15,20 @@ PLACES = (ADDRESS, 2 * ADDRESS, 3 * ADDRESS)
 def test_numbers_of_the_host_are_floats():
     for value in (2, 2.0, np.float32(2), np.int8(2), True):
         assert is_number(value)
-        assert host_factor("alpha", value) == float(value)
+        assert host_factors(value, 1, "float16") == (float(value), 1.0)
     for other in ("2", np.ones(1), None):
         assert not is_number(other)
         with pytest.raises(UserError, match="beta is not a number of the host"):
-            host_factor("beta", other)
+            host_factors(1.0, other, "float32")
+
+
+def test_complex_factors_are_two_numbers_each():
+    assert host_factors(2 + 1j, np.float32(0.5), "complex64") == (2.0, 0.5, 1.0, 0.0)
+    assert host_factors(np.complex64(1j), 0, "complex128") == (0.0, 0.0, 1.0, 0.0)
+    assert host_numbers(1j, 0, "float32") is None
+    with pytest.raises(UserError, match="alpha is not a number of the host") as caught:
+        host_factors("1", 1j, "complex64")
+    assert "real or complex" in str(caught.value.accepted)
 
 
 def test_a_factor_may_lie_in_the_padding_of_c_and_not_in_its_elements():

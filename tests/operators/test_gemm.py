@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from narrowing import known
 
 from lab.base.errors import UserError
 from lab.operators.builtin import operator
@@ -95,11 +96,8 @@ def test_the_wrong_part_of_a_complex_element_is_named(part, offset):
     assert GEMM.verify(p, reference, {"C": wrong})[2].startswith(f"{part} part of C[2, 1]: got ")
     stray = right.copy()
     stray.view(np.float32)[2 * (9 + 7) + 1] = 0.0  # the imaginary part alone
-    assert GEMM.verify(p, reference, {"C": stray}) == (
-        np.inf,
-        pytest.approx(2**-20),
-        "C[7, 1]: written, but C has 7 rows",
-    )
+    error, _, worst = GEMM.verify(p, reference, {"C": stray})
+    assert (error, worst) == (np.inf, "C[7, 1]: written, but C has 7 rows")
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
@@ -107,7 +105,7 @@ def test_complex_elements_are_compared_where_they_lie(dtype):
     p = problem(dtype=dtype, beta_imag=1.0, ldc=9)
     inputs = GEMM.inputs(p, 0)
     reference, right = GEMM.reference(p, inputs), by_hand(p, inputs)
-    laid, tolerance = GEMM.elementwise(p, reference)
+    laid, tolerance = known(GEMM.elementwise(p, reference))
     got = right.view("f4" if dtype == "complex64" else "f8").astype(np.float64)
     assert laid["C"].values.shape == got.shape == (2 * 9 * 5,)
     apart = np.abs(got - laid["C"].values) / laid["C"].scale

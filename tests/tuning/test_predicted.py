@@ -30,6 +30,12 @@ def test_a_large_product_runs_at_the_loops_rate():
     assert 0.9 * 60 < tflops < 60
 
 
+def test_complex_products_have_four_times_the_work():
+    side = 128 * 132
+    ratio = ms(side, side, 3104, loop=replace(LOOP, operations=8)) / ms(side, side, 3104)
+    assert 3.9 < ratio < 4.1
+
+
 def test_one_block_more_than_the_gpu_holds_takes_another_round():
     full = ms(128 * 132, 128 * 2, 4096)
     assert ms(128 * 132, 128 * 2 - 1, 4096) == full

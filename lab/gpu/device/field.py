@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import resources
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pycuda.driver as cuda
 
-from lab.base.elements import CUDA_NAMES
+from lab.base.elements import CUDA_NAMES, PARTS, arithmetic_of
 from lab.base.expressions import Scalar
 from lab.gpu.baselines.cublas import Cublas
 from lab.gpu.device.backend import Baseline, DeviceError, Enqueue, RefusedError
 from lab.gpu.device.launching import Launcher
 from lab.gpu.timing.survey import room
-from lab.operators.base import Inputs
-from lab.operators.gemm import Gemm, GemmProblem
+from lab.operators.base import STORED_AS, Inputs
+from lab.operators.gemm import SCALARS, Gemm, GemmProblem, bound_of
+from lab.operators.stored import parts
 from lab.templates.launches import Launches, Workspace
 from lab.toolchain.own import compiled
 
 GUARD: Final = 1024
 """Elements behind C that must not change."""
 
-_TYPES: Final = ("float32", "float64")
+_TYPES: Final = ("float32", "float64", "float16", "bfloat16", *PARTS)
 
-_NAN: Final = 0xFFFFFFFF
-"""Each word of a NaN, of either type."""
+_HEADERS: Final = {"float16": "cuda_fp16.h", "bfloat16": "cuda_bf16.h"}
+
+_NAN: Final = 0xFF
+"""Each byte of a NaN, of any type."""
 
 _THREADS: Final = 256
 _BLOCKS: Final = 2048
@@ -62,7 +65,7 @@ class CudaField:
             stream: The stream that everything is queued on.
             launcher: Makes launches on that stream.
             cublas: Returns cuBLAS on that stream, or raises BaselineMissingError.
-            dtype: Element type, float32 or float64.
+            dtype: Element type: one of `_TYPES`.
             elements: Elements of A, B and C, enough for every size.
             workspace_bytes: Size of the largest workspace.
             seed: Seed of A and B.
@@ -71,15 +74,15 @@ class CudaField:
             DeviceError: The element type is another, or the reference differs from NumPy's.
         """
         if dtype not in _TYPES:
-            raise DeviceError(f"a survey computes in {' or '.join(_TYPES)}, not in {dtype}")
+            raise DeviceError(f"a survey computes in {', '.join(_TYPES)}, not in {dtype}")
         self._stream, self._launcher, self._cublas = stream, launcher, cublas
-        self._nothing = np.empty(0, dtype)
+        self._dtype, self._nothing = dtype, np.empty(0, STORED_AS.get(dtype, dtype))
         self._own = cuda.module_from_buffer(compiled(source_of(dtype), "field.cu", arch))
         counts = [max(wanted, _TRIED["k"] * _TRIED["m"]) + GUARD for wanted in elements]
         self._buffers = {name: cuda.mem_alloc(self._item * count) for name, count in zip("ABC", counts, strict=True)}
         self._workspace = cuda.mem_alloc(workspace_bytes + self._item * GUARD)
         self._workspace_bytes = workspace_bytes
-        self._values = cuda.mem_alloc(8 * counts[2])
+        self._values = cuda.mem_alloc(self._wide.itemsize * counts[2])
         self._worst = cuda.mem_alloc(8)
         self._norms: dict[str, cuda.DeviceAllocation] = {}
         self._modules: dict[str, cuda.Module] = {}
@@ -122,13 +125,14 @@ class CudaField:
         """Fill C and its guard with NaN, launch, and compare with the reference."""
         assert self._problem is not None  # noqa: S101 - `expect` comes first
         m, n = self._problem.m, self._problem.n
-        cuda.memset_d32_async(self._buffers["C"], _NAN, self._item // 4 * (m * n + GUARD), self._stream)
+        cuda.memset_d8_async(self._buffers["C"], _NAN, self._item * (m * n + GUARD), self._stream)
         launch()
         cuda.memset_d8_async(self._worst, 0, 8, self._stream)
         blocks = min(_BLOCKS, -(-(m * n + GUARD) // _THREADS))
         norms = (self._norms["A"], self._norms["B"])
         shape = tuple(np.int32(extent) for extent in (m, n, GUARD))
-        self._call("compare", blocks, self._buffers["C"], self._values, *norms, *shape, self._worst)
+        bound = map(np.float64, bound_of(self._problem))
+        self._call("compare", blocks, self._buffers["C"], self._values, *norms, *shape, *bound, self._worst)
         bits = np.empty(1, np.uint64)
         self._stream.synchronize()
         cuda.memcpy_dtoh(bits, self._worst)
@@ -138,6 +142,11 @@ class CudaField:
     def _item(self) -> int:
         """Bytes of an element."""
         return self._nothing.itemsize
+
+    @property
+    def _wide(self) -> np.dtype[Any]:
+        """Element type of the reference."""
+        return np.dtype("complex128" if self._dtype in PARTS else "float64")
 
     @property
     def _pointers(self) -> dict[str, int]:
@@ -161,7 +170,7 @@ class CudaField:
     def _try(self, layout: str) -> None:
         """Compare reference and norms with NumPy's at a small size, on the inputs that the device made."""
         gemm = Gemm()
-        problem = gemm.problem({**_TRIED, "layout": layout, "dtype": self._nothing.dtype.name})
+        problem = gemm.problem({**_TRIED, "layout": layout, "dtype": self._dtype})
         self.expect(problem)
         self._stream.synchronize()
         m, n, k = (_TRIED[name] for name in "mnk")
@@ -169,25 +178,30 @@ class CudaField:
         for name, count in (("A", m * k), ("B", k * n)):
             arrays[name] = np.empty(count, self._nothing.dtype)
             cuda.memcpy_dtoh(arrays[name], self._buffers[name])
-        rows, columns, got = np.empty(m), np.empty(n), np.empty(m * n)
+        rows, columns, got = np.empty(m), np.empty(n), np.empty(m * n, self._wide)
         for host, device in ((rows, self._norms["A"]), (columns, self._norms["B"]), (got, self._values)):
             cuda.memcpy_dtoh(host, device)
         inputs = Inputs(self._described(problem).scalars, {**arrays, "C": np.empty(m * n, self._nothing.dtype)}, ("C",))
         expected = gemm.reference(problem, inputs)["C"]
-        scale = np.outer(rows, columns)
-        wrong = np.abs(got.reshape(n, m).T - expected.values) / expected.scale
-        if not (wrong.max() <= _ALIKE and np.allclose(scale, expected.scale, rtol=_ALIKE)):
+        scale = np.repeat(np.outer(rows, columns), problem.parts, axis=0)
+        wrong = np.abs(parts(got).reshape(n, -1).T - expected.values) / scale
+        of_scale, of_value, least = bound_of(problem)
+        bound = of_scale * scale + of_value * np.abs(expected.values) + least
+        if not (wrong.max() <= _ALIKE and np.allclose(bound, expected.scale, rtol=_ALIKE, atol=0)):
             raise DeviceError(
                 f"the device's reference differs from NumPy's by {wrong.max():.3g} of its scale (layout {layout})"
             )
 
     def _described(self, problem: Mapping[str, Scalar]) -> Inputs:
         """Return what a launch needs to know of the operands: their scalars and their element type."""
-        scalars = {name: problem[name] for name in ("m", "n", "k", "alpha", "beta", "lda", "ldb", "ldc")}
+        scalars = {name: problem[name] for name in SCALARS if name in problem}
         return Inputs(scalars, dict.fromkeys("ABC", self._nothing), ("C",))
 
 
 def source_of(dtype: str) -> str:
     """Return the source of the field's kernels for an element type."""
     source = (resources.files("lab.gpu.device") / "field.cu").read_text(encoding="utf-8")
-    return f"#define REAL {CUDA_NAMES[dtype]}\n{source}"
+    part, arithmetic = PARTS.get(dtype, dtype), arithmetic_of(dtype)
+    header = f"#include <{_HEADERS[dtype]}>\n" if dtype in _HEADERS else ""
+    defined = {"REAL": CUDA_NAMES[part], "PARTS": 2 if dtype in PARTS else 1, "WIDENED": CUDA_NAMES[arithmetic]}
+    return "".join((header, *(f"#define {name} {value}\n" for name, value in defined.items()), source))

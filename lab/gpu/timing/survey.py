@@ -26,7 +26,7 @@ from lab.gpu.device.backend import Backend, BaselineMissingError, DeviceError, E
 from lab.gpu.timing import cache
 from lab.measured.baselines import CUBLAS
 from lab.measured.timing import Samples
-from lab.operators.matrices import tolerance_of_sums
+from lab.operators.gemm import GemmProblem, tolerance_of
 from lab.templates.launches import Launches, Workspace
 
 BASELINE: Final = CUBLAS
@@ -238,7 +238,7 @@ class Surveyor:
             return point, launch
         error = ground.check(launch)
         # relative to the norms of a row of A and a column of B; `lab.operators.gemm.Gemm.verify` says why
-        tolerance = tolerance_of_sums(order.ground.dtype)
+        tolerance = tolerance_of(GemmProblem.restored(order.problem))
         if error <= tolerance:
             return replace(point, error=error), launch
         reason = f"the result is wrong: its largest error is {error:.3g} of its scale, the tolerance is {tolerance:.3g}"

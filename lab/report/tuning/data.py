@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from lab.base.elements import operations
 from lab.base.sizes import Size
 from lab.measured.timing import Kind
 from lab.store.tuning import TuningStore
@@ -232,7 +233,7 @@ def _type(
                     kernel=kernels[best].name,
                     timed=entrants[best],
                     entrants=len(entrants),
-                    tflops=2 * math.prod(size) / ms / 1e9,
+                    tflops=operations(facts.types[label].dtype) * math.prod(size) / ms / 1e9,
                     single_ms=entrants[single].ms if single in entrants else None,
                     cublas_ms=beside[size].ms if size in beside else None,
                 )

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from lab.base.elements import ELEMENT_BYTES
+from lab.base.elements import ELEMENT_BYTES, operations
 from lab.report.tuning.data import SizeWinner, TuningAnalysis
 from lab.store.tuning_model import block_tile
 
@@ -62,10 +62,12 @@ def gains(analysis: TuningAnalysis) -> tuple[Gain, ...]:
 def flop_per_byte(tile: tuple[int, int], dtype: str) -> float:
     """Return the operations on each byte that a block reads of A and B: 2 rows columns / (rows + columns) / bytes.
 
+    Of complex elements, four times as many.
+
     The ratio of the Tensile paper's tables II and III: 32 for 128 x 128 in float32. k cancels out; C is not counted.
 
     Args:
         tile: Rows and columns of C that a block computes.
         dtype: Type of the elements of A and B.
     """
-    return 2 * math.prod(tile) / (sum(tile) * ELEMENT_BYTES[dtype])
+    return operations(dtype) * math.prod(tile) / (sum(tile) * ELEMENT_BYTES[dtype])

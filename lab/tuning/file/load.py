@@ -31,7 +31,6 @@ from lab.tuning.product import product
 
 _MOST_COMBINATIONS = 200_000
 _PRECISIONS = {"S": "float32", "H": "float16", "B": "bfloat16", "D": "float64", "C": "complex64", "Z": "complex128"}
-_TUNED = ("S", "D")
 
 
 @dataclass(frozen=True)
@@ -208,17 +207,8 @@ def problem_type(model: ProblemModel, document: Document, place: Key) -> Problem
     C's indices are 0 (rows) and 1 (columns), 2 is summed over; the first index of a matrix is the contiguous one.
 
     Raises:
-        UserError: the precision is not tuned, or the indices are those of a batch, or of no product of two matrices.
+        UserError: the indices are those of a batch, or of no product of two matrices.
     """
-    if model.Precision not in _TUNED:
-        raise UserError(
-            "kernels of this precision are not tuned: checks and libraries of `lab tune` are those of float32 and of "
-            "float64",
-            at=document.at(*place, "Precision"),
-            key=yamlfile.dotted((*place, "Precision")),
-            found=f"{model.Precision} ({_PRECISIONS[model.Precision]})",
-            accepted="S (float32) or D (float64); experiments of `lab run` have products of dtype float16 and bfloat16",
-        )
     if model.NumIndicesC != 2 or len(model.IndexAssignmentsA) > 2 or len(model.IndexAssignmentsB) > 2:  # noqa: PLR2004
         raise UserError(
             "only products of two matrices without batch indices can be tuned",

@@ -20,7 +20,8 @@ class ProblemModel(Strict):
     """The problem type in Tensile's terms: which indices of A and B belong to C, and which are summed over."""
 
     Precision: Literal["S", "H", "B", "D", "C", "Z"] = Field(
-        "S", description="S: float32, D: float64; kernels of the paper's other precisions are not tuned"
+        "S",
+        description="S: float32, D: float64, H: float16, B: bfloat16, C: complex64, Z: complex128",
     )
     IndexAssignmentsA: list[int] = Field(
         default_factory=lambda: [0, 2], description="[0, 2]: A is m x k; [2, 0]: k x m"

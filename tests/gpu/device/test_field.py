@@ -15,13 +15,17 @@ from lab.gpu.device.backend import BaselineMissingError, DeviceError, RefusedErr
 from lab.isa.ptx.module import read_ptx
 from lab.operators.builtin import operator
 from lab.operators.matrices import tolerance_of_sums
+from lab.operators.stored import empty, parts, stored, wide, widened
 from lab.templates.launches import Launch, Launches, Workspace
 from lab.toolchain.own import build_own
 
 M, N, K, GUARD = 67, 45, 70, 1024
 
 
-@pytest.fixture(scope="module", params=["float32", "float64"])
+ELEMENTS = ("float32", "float64", "float16", "bfloat16", "complex64", "complex128")
+
+
+@pytest.fixture(scope="module", params=ELEMENTS)
 def dtype(request):
     return request.param
 
@@ -40,36 +44,38 @@ def run(dtype):
 
 
 def normal(run, count, seed, dtype):
-    array = np.full(count, np.nan, dtype)
+    array = empty(count, dtype)
     run("fill_normal", 2, array, np.int64(count), np.uint64(seed))
     return array
 
 
 def operands(run, layout, dtype):
-    """A, B with their strides along (rows or columns of C, k), and op(A), op(B) in float64."""
+    """A, B with their strides along (rows or columns of C, k), and op(A), op(B) in float64 or complex128."""
     a, b = normal(run, M * K, 0, dtype), normal(run, K * N, 1, dtype)
     a_strides = (1, M) if layout[0] == "n" else (K, 1)
     b_strides = (1, K) if layout[1] == "n" else (N, 1)
     op_a = a.reshape(K, M).T if layout[0] == "n" else a.reshape(M, K)
     op_b = b.reshape(N, K).T if layout[1] == "n" else b.reshape(K, N)
-    return a, b, a_strides, b_strides, op_a.astype(np.float64), op_b.astype(np.float64)
+    return a, b, a_strides, b_strides, wide(op_a), wide(op_b)
 
 
 def test_inputs_are_standard_normal_and_of_their_seed(run, dtype):
-    x, y = normal(run, 5000, 0, dtype), normal(run, 5000, 1, dtype)
+    x, y = (widened(parts(normal(run, 5000, seed, dtype))) for seed in (0, 1))
     for array in (x, y):
         assert abs(array.mean()) < 0.05
         assert abs(array.std() - 1) < 0.05
         assert 3 < np.abs(array).max() < 8
     assert abs(np.corrcoef(x, y)[0, 1]) < 0.05
-    assert np.array_equal(x, normal(run, 5000, 0, dtype))
+    assert np.array_equal(x, widened(parts(normal(run, 5000, 0, dtype))))
     assert np.array_equal(x, x.astype(np.float32))  # as the operator draws them
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
 def test_the_reference_is_numpys(run, layout, dtype):
+    if dtype != "float32" and layout in ("nt", "tn"):
+        pytest.skip("the strides of two layouts are enough for the other types")
     a, b, (ai, ap), (bp, bj), op_a, op_b = operands(run, layout, dtype)
-    values, rows, columns = np.zeros(M * N), np.zeros(M), np.zeros(N)
+    values, rows, columns = np.zeros(M * N, op_a.dtype), np.zeros(M), np.zeros(N)
     shape = tuple(np.int32(extent) for extent in (M, N, K))
     blocks = -(-M // 64) * -(-N // 64)
     run("reference", blocks, *shape, a, np.int64(ai), np.int64(ap), b, np.int64(bp), np.int64(bj), values)
@@ -91,14 +97,29 @@ def test_the_reference_is_numpys(run, layout, dtype):
     ],
 )
 def test_the_comparison_finds_the_largest_error_and_stray_writes(run, dtype, place, value, largest):
-    guard = np.full(GUARD * np.dtype(dtype).itemsize, 0xFF, np.uint8).view(dtype)
-    got = np.concatenate([np.ones(M * N, dtype), guard])
+    some = parts(stored(np.ones(M * N, np.float32), dtype))
+    each = some.size // (M * N)
+    if each > 1:
+        some[1::2] = 1  # as the imaginary parts of what is expected below
+    guard = np.full(each * GUARD * some.itemsize, 0xFF, np.uint8).view(some.dtype)
+    got = np.concatenate([some, guard])
     if place is not None:
-        got[place] = value
+        got[each * place + each - 1] = parts(stored(np.array([value], np.float32), dtype))[0]
     rows, columns, worst = np.full(M, 2.0), np.full(N, 3.0), np.zeros(1, np.uint64)
     shape = tuple(np.int32(extent) for extent in (M, N, GUARD))
-    run("compare", 4, got, np.ones(M * N), rows, columns, *shape, worst)
+    bound = np.float64(1), np.float64(0), np.float64(0)
+    run("compare", 4, got, np.ones(each * M * N), rows, columns, *shape, *bound, worst)
     assert worst.view(np.float64)[0] == pytest.approx(largest)
+
+
+def test_errors_are_relative_to_the_norms_the_value_and_the_least(run, dtype):
+    each = 2 if dtype.startswith("complex") else 1
+    got, worst = parts(stored(np.full(M * N, 1.5, np.float32), dtype)), np.zeros(1, np.uint64)
+    shape = tuple(np.int32(extent) for extent in (M, N, 0))
+    expected = np.where(np.arange(each * M * N) % each, 0.0, 1.0)
+    bound = np.float64(0.25), np.float64(2), np.float64(0.5)
+    run("compare", 4, got, expected, np.full(M, 2.0), np.full(N, 3.0), *shape, *bound, worst)
+    assert worst.view(np.float64)[0] == pytest.approx(0.5 / (0.25 * 6 + 2 * 1 + 0.5))
 
 
 @dataclass(frozen=True)
@@ -123,7 +144,8 @@ class Played:
         product = self.strided(a, m, ai, k, ap) @ self.strided(b, n, bj, k, bp).T
         view(to, np.float64, m * n)[:] = product.ravel(order="F")
 
-    def compare(self, grid, c, values, rows, columns, m, n, guard, worst):
+    def compare(self, grid, c, values, rows, columns, m, n, guard, *of_bound_and_worst):
+        *_, worst = of_bound_and_worst
         scale = np.outer(view(columns, np.float64, n), view(rows, np.float64, m)).ravel()
         error = np.abs(view(c, self.dtype, m * n) - view(values, np.float64, m * n)) / scale
         item = np.dtype(self.dtype).itemsize
@@ -144,9 +166,9 @@ class Played:
         return Launches((Launch("product", (1, 1, 1), (128, 1, 1), 0, arguments),))
 
 
-@pytest.fixture
-def played(cuda, dtype):
-    found = Played(dtype)
+@pytest.fixture(params=["float32", "float64"])
+def played(cuda, request):
+    found = Played(request.param)
     cuda.kernels |= {name: getattr(found, name) for name in ("fill_normal", "norms", "reference", "compare", "product")}
     return found
 
@@ -243,5 +265,5 @@ def test_a_reference_that_differs_from_numpys_is_not_trusted(field, played, cuda
 
 
 def test_other_types_are_refused(field):
-    with pytest.raises(DeviceError, match="a survey computes in float32 or float64, not in float16"):
-        field(dtype="float16")
+    with pytest.raises(DeviceError, match=r"a survey computes in float32, .*, complex128, not in int8"):
+        field(dtype="int8")

@@ -160,7 +160,9 @@ def test_workspace_buffers_are_aligned_like_allocations(elements, size):
 @pytest.mark.parametrize(("dtype", "right"), [("float32", True), ("float64", False)])
 def test_the_tolerance_is_that_of_the_type(dtype, right):
     # the device that is played tells an error of 1e-8: 0.17 units in the last place of float32, and 9e7 of float64
-    wanted = replace(order({"a": b"1.0"}), ground=replace(GROUND, dtype=dtype))
+    plain = order({"a": b"1.0"})
+    problem = {**plain.problem, "dtype": dtype}
+    wanted = replace(plain, ground=replace(GROUND, dtype=dtype), problem=problem)
     (point,) = Surveyor(FakeDevice(), lambda *_: None).answer(wanted)
     assert point.error == 1e-8
     assert ("the result is wrong" in point.failure) != right

@@ -65,7 +65,6 @@ def test_the_last_value_varies_fastest(tmp_path):
         ("problem: {NumIndicesC: 3, IndexAssignmentsA: [0, 3, 2], IndexAssignmentsB: [1, 3, 2]}", 6, "without batch"),
         ("problem: {IndexAssignmentsA: [1, 2]}", 6, "not the indices of A"),
         ("problem: {Precision: X}", 6, "wrong value"),
-        *((f"problem: {{Precision: {one}}}", 6, "precision are not tuned") for one in "HBCZ"),
         ("single_tuned: {VectorWidth: 3}", 6, r"vector_width \(.*\) does not accept"),
     ],
 )
@@ -83,6 +82,11 @@ def test_kernels_of_float64_are_tuned(tmp_path):
     with pytest.raises(UserError, match="does not compute this problem") as raised:
         tuning(tmp_path, text=BASE.format(steps="    problem: {Precision: D}").replace("tensile.cu", "sgemm.cu"))
     assert "supports float64" in str(raised.value)
+
+
+def test_tensiles_precisions_are_element_types(tmp_path):
+    types = [tuning(tmp_path, f"problem: {{Precision: {letter}}}").types[0].dtype for letter in "SDHBCZ"]
+    assert types == ["float32", "float64", "float16", "bfloat16", "complex64", "complex128"]
 
 
 def test_a_library_has_one_precision(tmp_path):
@@ -112,9 +116,10 @@ def test_two_groups_of_one_name(tmp_path):
         tuning(tmp_path, text=text + text.partition("groups:\n")[2])
 
 
-@pytest.mark.parametrize(
-    "name", ["gemm_tensile", "gemm_tensile_brute", "gemm_tensile_small", "gemm_deepbench", "gemm_deepbench_paper"]
-)
+FILES = ("tensile", "tensile_brute", "tensile_small", "deepbench", "deepbench_paper", "precisions")
+
+
+@pytest.mark.parametrize("name", [f"gemm_{name}" for name in FILES])
 def test_the_files_that_come_along_are_right(name):
     assert load(EXPERIMENTS / f"{name}.yaml").groups
 
