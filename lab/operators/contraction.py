@@ -24,17 +24,22 @@ from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, model_validator
 
+from lab.base.elements import ELEMENT_BYTES, PARTS, SUMS, arithmetic_of, operations
 from lab.base.errors import UserError, did_you_mean
 from lab.base.expressions import Scalar
 from lab.measured.timing import Merit
 from lab.operators import einsum
-from lab.operators.base import MOST_ELEMENTS, Array, Expected, Extent, Inputs, Operator, Problem
+from lab.operators.base import MOST_ELEMENTS, STORED_AS, Array, Expected, Extent, Inputs, Operator, Problem
 from lab.operators.einsum import MOST_DIMENSIONS, Einsum
-from lab.operators.matrices import tolerance_of_sums, worst_element
+from lab.operators.factors import check_imaginary, imaginary_default
+from lab.operators.matrices import bound_of_half_sums, tolerance_of_sums, worst_element
+from lab.operators.stored import UNIT, drawn, empty, parts, wide, widened
 from lab.operators.tensors import Layout, TensorShapes, distinct
 
+_FACTORS = ("alpha", "beta", "alpha_imag", "beta_imag")
 _ASSIGNMENTS = ("IndexAssignmentsA", "IndexAssignmentsB")
 _SPELT = ("einsum", *_ASSIGNMENTS, "NumIndicesC")
 _DERIVED = ("folded", "d0", "d1", "dU", "rows", "columns", "depth", "batches", "alignment", "compact")
@@ -45,8 +50,10 @@ class ContractionProblem(Problem):
 
     Attributes:
         dtype: Element type.
-        alpha: α.
-        beta: β; where it is 0, C is not read.
+        alpha: α; of complex elements, its real part.
+        beta: β, likewise; where it is 0, C is not read.
+        alpha_imag: Imaginary part of α, for complex elements only.
+        beta_imag: Imaginary part of β, likewise.
         einsum: The indices of A, B and C.
         IndexAssignmentsA: The indices of A as Tensile numbers them; None where the file gives an einsum.
         IndexAssignmentsB: The indices of B, likewise.
@@ -58,9 +65,11 @@ class ContractionProblem(Problem):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Extent]
 
-    dtype: Literal["float32", "float64"] = "float32"
+    dtype: Literal["float32", "float64", "float16", "bfloat16", "complex64", "complex128"] = "float32"
     alpha: float = 1.0
     beta: float = 0.0
+    alpha_imag: float | None = Field(default_factory=imaginary_default)
+    beta_imag: float | None = Field(default_factory=imaginary_default)
     einsum: str
     IndexAssignmentsA: str | None = None
     IndexAssignmentsB: str | None = None
@@ -86,8 +95,19 @@ class ContractionProblem(Problem):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        check_imaginary(self)
         self.shape.check()
         return self
+
+    @property
+    def factors(self) -> tuple[complex, complex]:
+        """α and β."""
+        return complex(self.alpha, self.alpha_imag or 0.0), complex(self.beta, self.beta_imag or 0.0)
+
+    @property
+    def half(self) -> bool:
+        """Whether elements have 16 bits, and sums are FP32."""
+        return self.dtype in SUMS
 
     @classmethod
     def restored(cls, values: Mapping[str, Scalar]) -> Self:
@@ -146,29 +166,33 @@ class Contraction(Operator[ContractionProblem]):
         Scalars are α, β, the number of C's `elements`, and what `Einsum.arguments` of `folded` names.
         """
         shape = problem.shape
-        dtype, rng = np.dtype(problem.dtype), np.random.default_rng(seed)
-        read = {"A": problem.alpha != 0, "B": problem.alpha != 0, "C": problem.beta != 0}
+        rng, (alpha, beta) = np.random.default_rng(seed), problem.factors
+        read = {"A": alpha != 0, "B": alpha != 0, "C": beta != 0}
         arrays: dict[str, Array] = {}
         for tensor in "ABC":
             layout = shape.layout(tensor)
-            array = np.full(layout.elements, np.nan, dtype)
+            array = empty(layout.elements, problem.dtype)
             if read[tensor]:
                 used = slice(None) if layout.is_compact else layout.used()
-                # drawn as float32 in any case: float64 is judged on the same values
-                array[used] = rng.standard_normal(layout.elements, dtype=np.float32)[used]
+                array[used] = drawn(rng, (layout.elements,), problem.dtype)[used]
             arrays[tensor] = array
-        factors = {"alpha": problem.alpha, "beta": problem.beta}
+        factors = {name: problem[name] for name in _FACTORS if name in problem}
         scalars = {**factors, "elements": shape.layout("C").elements, **shape.folded().arguments}
         return Inputs(scalars=scalars, arrays=arrays, outputs=("C",))
 
     def reference(self, problem: ContractionProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Compute C as ``numpy.einsum`` defines it, in float64 and in C's logical shape, with the scale of `verify`.
 
+        Of complex elements in complex128; an index before C's own tells the parts apart.
+
         Computed as a batch of matrix products, which NumPy leaves to BLAS; its einsum does not where there is a batch.
         """
         shape = problem.shape
-        alpha, beta, indices = problem.alpha, problem.beta, shape.einsum
-        values = np.zeros(shape.layout("C").sizes, np.float64, order="F")
+        (alpha, beta), indices = problem.factors, shape.einsum
+        kind = np.complex128 if problem.dtype in PARTS else np.float64
+        if kind is np.float64:
+            alpha, beta = alpha.real, beta.real
+        values: NDArray[Any] = np.zeros(shape.layout("C").sizes, kind, order="F")
         scale = np.full(values.shape, np.finfo(np.float64).tiny, order="F")
         if alpha != 0:
             # the longest stride first, as in NumPy
@@ -183,7 +207,7 @@ class Contraction(Operator[ContractionProblem]):
                 )
             )
             first, second = (
-                shape.grouped(operand, inputs.arrays[operand].astype(np.float64), groups)
+                shape.grouped(operand, wide(inputs.arrays[operand]), groups)
                 for operand, groups in (
                     (indices.first, (batch, rows, depth)),
                     (indices.second, (batch, depth, columns)),
@@ -193,13 +217,21 @@ class Contraction(Operator[ContractionProblem]):
             back = [order.index(i) for i in indices.C]
             logical = [shape.size[i] for i in order]
             values += alpha * (first @ second).reshape(logical).transpose(back)
-            lengths = [np.sqrt(np.einsum(s, m, m)) for s, m in (("brk,brk->br", first), ("bkc,bkc->bc", second))]
+            sides = ("brk,brk->br", first), ("bkc,bkc->bc", second)
+            lengths = [np.sqrt(np.einsum(s, m, m.conj()).real) for s, m in sides]
             norms = lengths[0][:, :, None] * lengths[1][:, None, :]
             scale += abs(alpha) * norms.reshape(logical).transpose(back)
         if beta != 0:
-            scaled = beta * inputs.arrays["C"].astype(np.float64).reshape(values.shape, order="F")
+            scaled = beta * wide(inputs.arrays["C"]).reshape(values.shape, order="F")
             values += scaled
             scale += np.abs(scaled)
+        if kind is np.complex128:  # parts are the first index, since they are neighbours in memory
+            values = np.stack((values.real, values.imag))
+            scale = np.stack((scale, scale))
+        if problem.half:
+            of_scale, of_value, least = bound_of_half_sums(shape.count(indices.depth), problem.dtype)
+            of_scale = max(of_scale, _repeats(problem) * UNIT["float32"])
+            scale = of_scale * scale + of_value * np.abs(values) + least
         return {"C": Expected(values, scale)}
 
     def verify(
@@ -212,38 +244,42 @@ class Contraction(Operator[ContractionProblem]):
         tolerance is what it is; `_tolerance`, where it is more.
         """
         expected, tolerance = reference["C"], _tolerance(problem)
-        got = outputs["C"].reshape(expected.values.shape, order="F")
-        error = np.abs(got.astype(np.float64) - expected.values) / expected.scale
+        got = widened(parts(outputs["C"])).reshape(expected.values.shape, order="F")
+        error = np.abs(got - expected.values) / expected.scale
         largest = np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), error.shape)
         if error[largest] <= tolerance:
             return float(error[largest]), tolerance, ""
-        at = f"C[{', '.join(map(str, map(int, largest)))}]"
+        place = [int(i) for i in largest]
+        part = f"{('real', 'imaginary')[place.pop(0)]} part of " if problem.dtype in PARTS else ""
+        at = f"{part}C[{', '.join(map(str, place))}]"
         wrong = int(np.count_nonzero(~(error <= tolerance)))
         worst = worst_element(at, got[largest], expected.values[largest], wrong, got.size)
         return float(error[largest]), tolerance, worst
 
     def elementwise(
         self, problem: ContractionProblem, reference: Mapping[str, Expected]
-    ) -> tuple[Mapping[str, Expected], float]:
-        """Lay C out in memory order: its first index varies fastest."""
+    ) -> tuple[Mapping[str, Expected], float] | None:
+        """Lay C out in memory order: its first index varies fastest. None for bfloat16, held as bits."""
+        if problem.dtype in STORED_AS:
+            return None
         expected = reference["C"]
         flat = Expected(expected.values.reshape(-1, order="F"), expected.scale.reshape(-1, order="F"))
         return {"C": flat}, _tolerance(problem)
 
     def flops(self, problem: ContractionProblem) -> int:
-        """Count one multiplication and one addition for every value of all indices together."""
-        return 2 * math.prod(problem.shape.size.values())
+        """Count one multiplication and one addition for every value of all indices together; four, if complex."""
+        return operations(problem.dtype) * math.prod(problem.shape.size.values())
 
     def bytes_moved(self, problem: ContractionProblem) -> int:
         """Count every used element of A and B read once, C written once, and read once where β ≠ 0."""
         shape = problem.shape
         used = sum(distinct(shape.layout(tensor)) for tensor in "AB")
-        passes_over_c = 2 if problem.beta != 0 else 1
-        return (used + passes_over_c * shape.layout("C").elements) * np.dtype(problem.dtype).itemsize
+        passes_over_c = 2 if problem.factors[1] != 0 else 1
+        return (used + passes_over_c * shape.layout("C").elements) * ELEMENT_BYTES[problem.dtype]
 
     def fma_dtype(self, problem: ContractionProblem) -> np.dtype[Any]:
-        """Return the element type, in which arithmetic is done."""
-        return np.dtype(problem.dtype)
+        """Return the type in which arithmetic is done."""
+        return np.dtype(arithmetic_of(problem.dtype))
 
 
 def layouts(problem: ContractionProblem) -> dict[str, Layout]:
@@ -255,16 +291,26 @@ def layouts(problem: ContractionProblem) -> dict[str, Layout]:
 def _tolerance(problem: ContractionProblem) -> float:
     """Return the tolerance of sums of independent products, or r u where every product is added r times.
 
+    1 for 16-bit elements, whose scale is a bound already.
+    """
+    if problem.half:
+        return 1.0
+    unit = float(np.finfo(problem.dtype).eps) / 2
+    return max(tolerance_of_sums(problem.dtype), _repeats(problem) * unit)
+
+
+def _repeats(problem: ContractionProblem) -> int:
+    """Return how often every product is added.
+
     Along a summation index on which both operands have a stride of 0 all products are equal: roundings then add up
     instead of cancelling, to at most r u (N. J. Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2).
     """
-    shape, dtype = problem.shape, problem.dtype
+    shape = problem.shape
     still = [
         {i for i, stride in zip(shape.einsum.of(tensor), shape.layout(tensor).strides, strict=True) if stride == 0}
         for tensor in (shape.einsum.first, shape.einsum.second)
     ]
-    repeats = shape.count(tuple(i for i in shape.einsum.depth if all(i in own for own in still)))
-    return max(tolerance_of_sums(dtype), repeats * float(np.finfo(dtype).eps) / 2)
+    return shape.count(tuple(i for i in shape.einsum.depth if all(i in own for own in still)))
 
 
 def _indices(values: Mapping[str, Any]) -> Einsum:

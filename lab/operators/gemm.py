@@ -14,7 +14,6 @@ twice the rows that lies in the same bytes.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self
@@ -27,7 +26,9 @@ from lab.base.elements import ELEMENT_BYTES, PARTS, arithmetic_of, operations
 from lab.base.errors import UserError
 from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Extent, Inputs, Operator, Problem
+from lab.operators.factors import check_imaginary, imaginary_default
 from lab.operators.matrices import (
+    bound_of_half_sums,
     check_elements,
     check_leading,
     laid_out,
@@ -36,15 +37,10 @@ from lab.operators.matrices import (
     tolerance_of_sums,
     worst_element,
 )
-from lab.operators.stored import LEAST, UNIT, drawn, empty, parts, wide, widened
+from lab.operators.stored import UNIT, drawn, empty, parts, wide, widened
 
 _HALF: Final = ("float16", "bfloat16")
 SCALARS: Final = ("m", "n", "k", "alpha", "beta", "alpha_imag", "beta_imag", "lda", "ldb", "ldc")
-
-
-def _imaginary(known: dict[str, Any]) -> float | None:
-    """Return the default of an imaginary part: problems of real elements have none, and keep their identity."""
-    return 0.0 if known["dtype"] in PARTS else None
 
 
 class GemmProblem(Problem):
@@ -74,8 +70,8 @@ class GemmProblem(Problem):
     layout: Literal["nn", "nt", "tn", "tt"] = "nn"
     alpha: float = 1.0
     beta: float = 0.0
-    alpha_imag: float | None = Field(default_factory=_imaginary)
-    beta_imag: float | None = Field(default_factory=_imaginary)
+    alpha_imag: float | None = Field(default_factory=imaginary_default)
+    beta_imag: float | None = Field(default_factory=imaginary_default)
     m: Extent
     n: Extent
     k: Extent
@@ -115,10 +111,7 @@ class GemmProblem(Problem):
         if self.half != (self.out_dtype is not None):
             accepted = f"one of {', '.join(UNIT)}" if self.half else f"no value with dtype {self.dtype}"
             raise UserError("wrong value", key="problem.out_dtype", found=self.out_dtype, accepted=accepted)
-        for key in ("alpha_imag", "beta_imag"):
-            if (self.dtype in PARTS) != (getattr(self, key) is not None):
-                accepted = "a number" if self.dtype in PARTS else f"no value with dtype {self.dtype}"
-                raise UserError("wrong value", key=f"problem.{key}", found=getattr(self, key), accepted=accepted)
+        check_imaginary(self)
         for name, (rows, _, leading) in self.shapes.items():
             check_leading(f"ld{name.lower()}", leading, rows)
         for name, shape in self.shapes.items():
@@ -257,8 +250,7 @@ def bound_of(problem: GemmProblem) -> tuple[float, float, float]:
     """Return what errors are divided by: x, y and z of x scale + y |expected| + z, as `Gemm.verify` explains them."""
     if not problem.half:
         return 1.0, 0.0, 0.0
-    out = problem.dtypes["C"]
-    return (16 + math.sqrt(problem.k)) * UNIT["float32"], UNIT[out], LEAST[out]
+    return bound_of_half_sums(problem.k, problem.dtypes["C"])
 
 
 def tolerance_of(problem: GemmProblem) -> float:

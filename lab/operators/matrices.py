@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TypeVar
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from lab.base.errors import UserError
 from lab.operators.base import MOST_ELEMENTS, Array, Floats
-from lab.operators.stored import parts, widened
+from lab.operators.stored import LEAST, UNIT, parts, widened
 
 Element = TypeVar("Element", bound=np.generic)
 
@@ -65,6 +66,16 @@ def worst_element(place: str, got: object, expected: float, wrong: int, elements
 def tolerance_of_sums(dtype: str) -> float:
     """Return 16 u, u being the unit roundoff of the element type; `lab.operators.gemm.Gemm.verify` says why."""
     return 16 * float(np.finfo(dtype).eps) / 2
+
+
+def bound_of_half_sums(terms: int, out: str) -> tuple[float, float, float]:
+    """Return x, y and z of the bound x scale + y |expected| + z of the error of a sum of products of 16-bit elements.
+
+    Args:
+        terms: Products of a sum.
+        out: Element type of the result. `lab.operators.gemm.Gemm.verify` derives the bound.
+    """
+    return (16 + math.sqrt(terms)) * UNIT["float32"], UNIT[out], LEAST[out]
 
 
 def check_leading(field: str, leading: int, least: int) -> None:

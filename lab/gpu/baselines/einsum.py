@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from lab.base.elements import PARTS
 from lab.gpu.baselines.torch import flat_tensor, torch_with_cuda
 from lab.gpu.device.backend import Baseline, BaselineMissingError
 from lab.operators.contraction import ContractionProblem, layouts
@@ -26,7 +27,8 @@ def einsum_baseline(problem: ContractionProblem, pointers: Mapping[str, int], st
     """
     torch = torch_with_cuda()
     torch.set_float32_matmul_precision("highest")
-    dtype, equation, alpha, beta = problem.dtype, problem.einsum, problem.alpha, problem.beta
+    dtype, equation = problem.dtype, problem.einsum
+    alpha, beta = problem.factors if dtype in PARTS else (problem.alpha, problem.beta)
 
     def tensor(name: str, layout: Layout) -> Any:  # noqa: ANN401 - a torch.Tensor
         return flat_tensor(torch, pointers[name], layout.elements, dtype).as_strided(layout.sizes, layout.strides)

@@ -9,7 +9,14 @@ from typing import Any, Final
 
 from lab.gpu.device.backend import BaselineMissingError
 
-_FORMATS: Final = {"float32": "<f4", "float64": "<f8", "float16": "<f2", "bfloat16": "<i2"}
+_FORMATS: Final = {
+    "float32": "<f4",
+    "float64": "<f8",
+    "float16": "<f2",
+    "bfloat16": "<i2",
+    "complex64": "<c8",
+    "complex128": "<c16",
+}
 """The array interface has no bfloat16: its bits are passed as integers."""
 
 

@@ -80,6 +80,21 @@ def test_matrices_of_a_batch_are_read_where_they_lie(session, einsum):
     assert session.run(job(fields, {}, session.start().arch, GATHERED), CHECK).failure is None
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "complex64", "complex128"])
+@pytest.mark.parametrize("name", ["batched NT", "odd sizes", "convolution", "long sum"])
+def test_other_types_are_right_and_torch_beside_them(session, name, dtype):
+    pytest.importorskip("torch")
+    fields = {**LARGE[name], "dtype": dtype, "alpha": -1.5, "beta": 0.5}
+    if dtype.startswith("complex"):
+        fields |= {"alpha_imag": 0.25, "beta_imag": -2.0}
+    for split in (1, 16):
+        made = job(fields, {**TILES[0], "split": split}, session.start().arch)
+        result = session.run(made, replace(QUICK, baseline="torch"))
+        assert result.failure is None
+        # PyTorch rounds 16-bit products before it scales and adds them
+        assert dtype in ("float16", "bfloat16") or result.baseline.verification.passed, result.baseline.note
+
+
 @pytest.mark.parametrize("factors", [{}, {"alpha": -1.5}, {"alpha": 2.0, "beta": 0.5}, {"alpha": 0.0, "beta": 2.0}])
 @pytest.mark.parametrize("name", LARGE)
 def test_torchs_einsum_is_right_and_timed(session, name, factors):
