@@ -82,7 +82,7 @@ def test_the_c_of_every_type_compiles_without_warnings(tmp_path):
         sources.append(tmp_path / f"gemm_{dtype}.c")
         taken = {"complex64": "cuFloatComplex alpha", "float64": "double alpha", "bfloat16": "float alpha"}
         assert taken.get(dtype, "alpha") in to_header(library)
-    headers = known(locate.headers())
+    headers = str(known(locate.headers()))
     command = ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", "-I", headers]
     run = subprocess.run([*command, *sources], capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr) == (0, "")
