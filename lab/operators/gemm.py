@@ -6,6 +6,9 @@ op(A) is m x k, op(B) is k x n, C is m x n.
 A product of 16-bit elements is the same operator with another `dtype`: layouts, scalars, edges and the definition are
 those of any gemm, and kernels declare the types that they take. What differs is that its sums, α and β are FP32, and
 that C may have a type of its own, `out_dtype`.
+
+A product of float32 elements may name its `precision`: then its factors may be rounded to what tensor cores multiply,
+and `Gemm.verify` accepts the errors of that. A kernel of full precision passes, too.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Literal, Self
 
 import numpy as np
@@ -35,6 +39,9 @@ from lab.operators.stored import LEAST, UNIT, empty, stored, widened
 
 _HALF: Final = ("float16", "bfloat16")
 
+FACTOR_ERRORS: Final[Mapping[str, float]] = MappingProxyType({"tf32": 2.0**-10})
+"""Largest relative error of a float32 factor by `GemmProblem.precision`."""
+
 
 class GemmProblem(Problem):
     """A product of an m x k matrix and a k x n one.
@@ -43,6 +50,8 @@ class GemmProblem(Problem):
         dtype: Element type of A and B; of C, too, unless `out_dtype` says otherwise.
         out_dtype: Element type of C, for 16-bit A and B only; theirs by default. Without a value for other types, whose
             problems therefore keep their identity.
+        precision: How float32 factors may be rounded: `tf32`, to 11 significant bits. Without a value they are not
+            rounded, and such problems keep their identity.
         layout: BLAS letters of A and B: `n` as it is, `t` transposed.
         alpha: α.
         beta: β; where it is 0, C is not read.
@@ -58,6 +67,7 @@ class GemmProblem(Problem):
     out_dtype: Literal["float16", "bfloat16", "float32"] | None = Field(
         default_factory=lambda known: known["dtype"] if known["dtype"] in _HALF else None
     )
+    precision: Literal["tf32"] | None = None
     layout: Literal["nn", "nt", "tn", "tt"] = "nn"
     alpha: float = 1.0
     beta: float = 0.0
@@ -81,6 +91,11 @@ class GemmProblem(Problem):
         return self.dtype in _HALF
 
     @property
+    def bounded(self) -> bool:
+        """Whether errors are judged against a bound of their own for each element, because tensor cores add."""
+        return self.half or self.precision is not None
+
+    @property
     def dtypes(self) -> dict[str, str]:
         """Element types of A, B and C."""
         return {"A": self.dtype, "B": self.dtype, "C": self.out_dtype or self.dtype}
@@ -90,6 +105,9 @@ class GemmProblem(Problem):
         if self.half != (self.out_dtype is not None):
             accepted = f"one of {', '.join(UNIT)}" if self.half else f"no value with dtype {self.dtype}"
             raise UserError("wrong value", key="problem.out_dtype", found=self.out_dtype, accepted=accepted)
+        if self.precision is not None and self.dtype != "float32":
+            accepted = f"no value with dtype {self.dtype}"
+            raise UserError("wrong value", key="problem.precision", found=self.precision, accepted=accepted)
         for name, (rows, _, leading) in self.shapes.items():
             check_leading(f"ld{name.lower()}", leading, rows)
         for name, shape in self.shapes.items():
@@ -140,9 +158,10 @@ class Gemm(Operator[GemmProblem]):
             scaled = beta * widened(matrix(inputs.arrays["C"], *shapes["C"]))
             values += scaled
             scale += np.abs(scaled)
-        if problem.half:
+        if problem.bounded:
             out = problem.dtypes["C"]
-            scale = (16 + math.sqrt(problem.k)) * UNIT["float32"] * scale + UNIT[out] * np.abs(values) + LEAST[out]
+            terms = (16 + math.sqrt(problem.k)) * UNIT["float32"] + _of_factors(problem)
+            scale = terms * scale + UNIT[out] * np.abs(values) + LEAST[out]
         return {"C": Expected(values, scale)}
 
     def verify(
@@ -164,6 +183,12 @@ class Gemm(Operator[GemmProblem]):
         ulp, 2 u, of a partial sum of size sqrt(k) each, u on average, which against a scale of k is sqrt(k) u. The
         bound is ``(16 + sqrt(k)) u scale + v |expected| + s``: u is 2^-24, v the unit roundoff of C's type, s half its
         least subnormal or, where that may be flushed, its least normal number.
+
+        The same holds for float32 factors that a `precision` rounds, and the bound has the errors of factors, too. A
+        relative error w of both factors changes a term by 2 w of its size, and all terms, if they have one sign, by
+        ``2 w scale``. Errors of k independent terms add up to w times the root of the sum of the terms' squares, which
+        is about ``scale / sqrt(k)``: ``min(2, 8 / sqrt(k)) w scale`` is added. Tensor cores read the upper 19 bits of a
+        float32, so an operand that nobody rounds is cut off: w is 2^-10 for `tf32`; rounding to nearest halves it.
 
         Padding between columns must be untouched: an element there that is no longer NaN is an error of inf.
         """
@@ -212,4 +237,11 @@ class Gemm(Operator[GemmProblem]):
 
 def _tolerance(problem: GemmProblem) -> float:
     """Return the largest error that `Gemm.verify` accepts."""
-    return 1.0 if problem.half else tolerance_of_sums(problem.dtype)
+    return 1.0 if problem.bounded else tolerance_of_sums(problem.dtype)
+
+
+def _of_factors(problem: GemmProblem) -> float:
+    """Return what rounding the factors adds to the error, relative to the scale that `Gemm.verify` explains."""
+    if problem.precision is None:
+        return 0.0
+    return min(2.0, 8 / math.sqrt(problem.k)) * FACTOR_ERRORS[problem.precision]

@@ -194,3 +194,39 @@ def test_bytes_count_each_matrix_in_its_own_type():
     p = problem(dtype="float16", out_dtype="float32")
     assert GEMM.bytes_moved(p) == 2 * (7 * 3 + 3 * 5) + 4 * 7 * 5
     assert GEMM.fma_dtype(p) == np.float32
+
+
+def cut_off(array, bits):
+    """The upper bits of float32 numbers, as tensor cores read them."""
+    return (array.view(np.uint32) & np.uint32(0xFFFFFFFF << bits & 0xFFFFFFFF)).view(np.float32)
+
+
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+@pytest.mark.parametrize("k", [1, 24, 517])
+def test_a_named_precision_accepts_factors_that_are_cut_off_and_misses_no_term(layout, k):
+    p = problem(m=17, n=9, k=k, precision="tf32", layout=layout, alpha=1.5, ldc=20)
+    inputs = GEMM.inputs(p, 1)
+    a, b = inputs.arrays["A"].reshape(-1, p.lda).T, inputs.arrays["B"].reshape(-1, p.ldb).T
+    a, b = (a if layout[0] == "n" else a.T), (b if layout[1] == "n" else b.T)
+
+    def judged(terms, bits):
+        whole = inputs.arrays["C"].copy()
+        left, right = (cut_off(np.ascontiguousarray(x), bits) for x in (a[:, :terms], b[:terms]))
+        whole.reshape(-1, p.ldc)[:, :17] = (np.float32(1.5) * (left @ right)).T
+        return GEMM.verify(p, GEMM.reference(p, inputs), {"C": whole})
+
+    for bits in (0, 13):
+        error, tolerance, complaint = judged(k, bits)
+        assert (tolerance, complaint) == (1.0, "")
+        assert error <= 1
+    assert judged(k, 16)[0] > 1  # seven bits, as bfloat16 has them
+    assert judged(k - 1, 13)[0] > 1
+
+
+def test_a_precision_belongs_to_float32_and_other_problems_keep_their_identity():
+    assert "precision" not in problem()
+    assert problem(precision="tf32")["precision"] == "tf32"
+    with pytest.raises(UserError, match=r"problem\.precision"):
+        problem(dtype="float16", precision="tf32")
+    with pytest.raises(UserError, match=r"problem\.precision"):
+        problem(precision="tf16")
