@@ -7,8 +7,12 @@ A product of 16-bit elements is the same operator with another `dtype`: layouts,
 those of any gemm, and kernels declare the types that they take. What differs is that its sums, α and β are FP32, and
 that C may have a type of its own, `out_dtype`.
 
+So is a product of elements of eight bits. Floats have a scale for each operand, a number in device memory as cuBLASLt
+takes it, by which α is multiplied. Products of int8 are added in int32, modulo 2^32, and α, β and C are integers, too.
+
 A product of float32 elements may name its `precision`: then its factors may be rounded to what tensor cores multiply,
 and `Gemm.verify` accepts the errors of that. A kernel of full precision passes, too.
+One of floats of eight bits may name its accumulation instead.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from lab.base.elements import ELEMENT_BYTES
 from lab.base.errors import UserError
 from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Extent, Inputs, Operator, Problem
+from lab.operators.float8 import FORMATS
 from lab.operators.matrices import (
     check_elements,
     check_leading,
@@ -38,6 +43,16 @@ from lab.operators.matrices import (
 from lab.operators.stored import LEAST, UNIT, empty, stored, widened
 
 _HALF: Final = ("float16", "bfloat16")
+_EIGHT: Final = tuple(FORMATS)
+
+_OF_EIGHT: Final = ("bfloat16", "float16", "float32")
+SCALES: Final = ("scale_a", "scale_b")
+"""Arrays of one float32 each, by which products of floats of eight bits are multiplied."""
+
+PRECISIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"float32": ("tf32",), **dict.fromkeys(_EIGHT, ("fast_accumulation",))}
+)
+"""What a problem's `precision` may say, by the type of A and B."""
 
 FACTOR_ERRORS: Final[Mapping[str, float]] = MappingProxyType({"tf32": 2.0**-10})
 """Largest relative error of a float32 factor by `GemmProblem.precision`."""
@@ -48,10 +63,11 @@ class GemmProblem(Problem):
 
     Attributes:
         dtype: Element type of A and B; of C, too, unless `out_dtype` says otherwise.
-        out_dtype: Element type of C, for 16-bit A and B only; theirs by default. Without a value for other types, whose
-            problems therefore keep their identity.
+        out_dtype: Element type of C: theirs by default for 16-bit A and B, bfloat16 for floats of eight bits, and int32
+            for int8. Without a value for other types, whose problems therefore keep their identity.
         precision: How float32 factors may be rounded: `tf32`, to 11 significant bits. Without a value they are not
-            rounded, and such problems keep their identity.
+            rounded, and such problems keep their identity. For floats of eight bits, `fast_accumulation` allows sums
+            that keep 13 bits behind the first; without a value at most 128 terms may be added so.
         layout: BLAS letters of A and B: `n` as it is, `t` transposed.
         alpha: α.
         beta: β; where it is 0, C is not read.
@@ -63,11 +79,11 @@ class GemmProblem(Problem):
         ldc: Leading dimension of C, likewise.
     """
 
-    dtype: Literal["float32", "float64", "float16", "bfloat16"] = "float32"
-    out_dtype: Literal["float16", "bfloat16", "float32"] | None = Field(
-        default_factory=lambda known: known["dtype"] if known["dtype"] in _HALF else None
+    dtype: Literal["float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8"] = "float32"
+    out_dtype: Literal["float16", "bfloat16", "float32", "int32"] | None = Field(
+        default_factory=lambda known: next(iter(_results(known["dtype"])), None)
     )
-    precision: Literal["tf32"] | None = None
+    precision: Literal["tf32", "fast_accumulation"] | None = None
     layout: Literal["nn", "nt", "tn", "tt"] = "nn"
     alpha: float = 1.0
     beta: float = 0.0
@@ -93,7 +109,17 @@ class GemmProblem(Problem):
     @property
     def bounded(self) -> bool:
         """Whether errors are judged against a bound of their own for each element, because tensor cores add."""
-        return self.half or self.precision is not None
+        return self.half or self.scaled or self.precision is not None
+
+    @property
+    def scaled(self) -> bool:
+        """Whether A and B have a scale each: floats of eight bits."""
+        return self.dtype in _EIGHT
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing is rounded: integers."""
+        return self.dtype == "int8"
 
     @property
     def dtypes(self) -> dict[str, str]:
@@ -102,12 +128,18 @@ class GemmProblem(Problem):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.half != (self.out_dtype is not None):
-            accepted = f"one of {', '.join(UNIT)}" if self.half else f"no value with dtype {self.dtype}"
+        results = _results(self.dtype)
+        if self.out_dtype not in (results or (None,)):
+            accepted = f"one of {', '.join(results)}" if results else f"no value with dtype {self.dtype}"
             raise UserError("wrong value", key="problem.out_dtype", found=self.out_dtype, accepted=accepted)
-        if self.precision is not None and self.dtype != "float32":
-            accepted = f"no value with dtype {self.dtype}"
+        named = PRECISIONS.get(self.dtype, ())
+        if self.precision not in (None, *named):
+            accepted = " or ".join([*named, f"no value with dtype {self.dtype}"])
             raise UserError("wrong value", key="problem.precision", found=self.precision, accepted=accepted)
+        for factor in ("alpha", "beta"):
+            if self.exact and not float(getattr(self, factor)).is_integer():
+                accepted = f"an integer with dtype {self.dtype}"
+                raise UserError("wrong value", key=f"problem.{factor}", found=getattr(self, factor), accepted=accepted)
         for name, (rows, _, leading) in self.shapes.items():
             check_leading(f"ld{name.lower()}", leading, rows)
         for name, shape in self.shapes.items():
@@ -126,8 +158,9 @@ class Gemm(Operator[GemmProblem]):
     def inputs(self, problem: GemmProblem, seed: int) -> Inputs:
         """Make standard normal A and B, and C where β ≠ 0; NaN in every element that must not matter.
 
-        Arrays are 1-D, leading dimension times columns elements long. With β = 0 all of C is NaN, since BLAS
-        does not read it then; the same holds for A and B with α = 0.
+        Integers are drawn evenly from those of eight bits, and have `POISON_BYTE` where others have NaN. Arrays are
+        1-D, leading dimension times columns elements long. With β = 0 all of C is NaN, since BLAS does not read it
+        then; the same holds for A and B with α = 0. The scales, one float32 each, lie between 0.5 and 1.5.
         """
         rng = np.random.default_rng(seed)
         read = {"A": problem.alpha != 0, "B": problem.alpha != 0, "C": problem.beta != 0}
@@ -137,9 +170,13 @@ class Gemm(Operator[GemmProblem]):
             array = empty(leading * columns, dtype)
             if read[name]:
                 view = matrix(array, rows, columns, leading)
-                # drawn as float32 in any case: a float64 gemm is judged on the same values
-                view[...] = stored(rng.standard_normal((columns, rows), dtype=np.float32).T, dtype)
+                if problem.exact:
+                    view[...] = rng.integers(-128, 128, (columns, rows), np.int8).T
+                else:  # drawn as float32 in any case: a float64 gemm is judged on the same values
+                    view[...] = stored(rng.standard_normal((columns, rows), dtype=np.float32).T, dtype)
             arrays[name] = array
+        if problem.scaled:
+            arrays |= {name: rng.uniform(0.5, 1.5, 1).astype(np.float32) for name in SCALES}
         scalars = {key: problem[key] for key in ("m", "n", "k", "alpha", "beta", "lda", "ldb", "ldc")}
         return Inputs(scalars=scalars, arrays=arrays, outputs=("C",))
 
@@ -150,7 +187,9 @@ class Gemm(Operator[GemmProblem]):
         values = np.zeros(shape, np.float64)
         scale = np.full(shape, np.finfo(np.float64).tiny)
         if alpha != 0:
-            a, b = (widened(matrix(inputs.arrays[name], *shapes[name])) for name in "AB")
+            if problem.scaled:
+                alpha = math.prod([alpha, *(float(inputs.arrays[name][0]) for name in SCALES)])
+            a, b = (widened(matrix(inputs.arrays[name], *shapes[name]), problem.dtype) for name in "AB")
             a, b = (a if layout[0] == "n" else a.T), (b if layout[1] == "n" else b.T)
             values += alpha * (a @ b)
             scale += abs(alpha) * np.outer(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=0))
@@ -158,9 +197,11 @@ class Gemm(Operator[GemmProblem]):
             scaled = beta * widened(matrix(inputs.arrays["C"], *shapes["C"]))
             values += scaled
             scale += np.abs(scaled)
+        if problem.exact:
+            return {"C": Expected(np.mod(values + 2.0**31, 2.0**32) - 2.0**31, np.ones(shape))}
         if problem.bounded:
             out = problem.dtypes["C"]
-            terms = (16 + math.sqrt(problem.k)) * UNIT["float32"] + _of_factors(problem)
+            terms = (16 + math.sqrt(problem.k)) * UNIT["float32"] + _of_terms(problem)
             scale = terms * scale + UNIT[out] * np.abs(values) + LEAST[out]
         return {"C": Expected(values, scale)}
 
@@ -190,13 +231,24 @@ class Gemm(Operator[GemmProblem]):
         is about ``scale / sqrt(k)``: ``min(2, 8 / sqrt(k)) w scale`` is added. Tensor cores read the upper 19 bits of a
         float32, so an operand that nobody rounds is cut off: w is 2^-10 for `tf32`; rounding to nearest halves it.
 
-        Padding between columns must be untouched: an element there that is no longer NaN is an error of inf.
+        Tensor cores add products of floats of eight bits to sums with 13 bits behind the first (docs/tensor-cores.md):
+        each of 32 products, and the sum before, is cut off at 2^-13 of the largest of them. Sums of at most 128 terms,
+        which are then added in FP32, are about four times a term when they lose most, so w is 2^-11. Where all k terms
+        are added so (`fast_accumulation`), a sum of size sqrt(p) after p terms loses 2^-14 of it on average with each
+        32 terms: sqrt(k) / 96 times 2^-13 of a scale of k in all. The terms' own losses are about 2^-13 of the scale.
+        The bound has more, ``(2 + sqrt(k) / 32) 2^-13 scale``: random sums with k from 1 to 8192 reach a third of it.
+
+        Integers must be equal.
+
+        Padding between columns must be untouched: an element there that is no longer NaN, or of integers `POISON_BYTE`,
+        is an error of inf.
         """
         m, n = problem.m, problem.n
         expected = reference["C"].values
         whole = outputs["C"]
         tolerance = _tolerance(problem)
-        got = widened(matrix(whole, m, n, problem.ldc))
+        out = problem.dtypes["C"]
+        got = widened(matrix(whole, m, n, problem.ldc), out)
         error = np.abs(got - expected) / reference["C"].scale
         row, column = (
             int(i) for i in np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), error.shape)
@@ -206,14 +258,14 @@ class Gemm(Operator[GemmProblem]):
             wrong = int(np.count_nonzero(~(error <= tolerance)))
             at = f"C[{row}, {column}]"
             return largest, tolerance, worst_element(at, got[row, column], expected[row, column], wrong, got.size)
-        strayed = stray_write("C", whole, m, n, problem.ldc)
+        strayed = stray_write("C", whole, (m, n, problem.ldc), out)
         return (float("inf"), tolerance, strayed) if strayed else (largest, tolerance, "")
 
     def elementwise(
         self, problem: GemmProblem, reference: Mapping[str, Expected]
     ) -> tuple[Mapping[str, Expected], float] | None:
-        """Lay C out column by column; the padding of a column must stay NaN. None for bfloat16, held as bits."""
-        if problem.dtypes["C"] == "bfloat16":
+        """Lay C out column by column; the padding of a column must stay NaN. None for types without NaN in NumPy."""
+        if problem.dtypes["C"] in ("bfloat16", "int32"):
             return None
         ldc, expected = problem.ldc, reference["C"]
         laid = Expected(laid_out(expected.values, ldc), laid_out(expected.scale, ldc))
@@ -231,17 +283,30 @@ class Gemm(Operator[GemmProblem]):
         return m * k * item["A"] + k * n * item["B"] + passes_over_c * m * n * item["C"]
 
     def fma_dtype(self, problem: GemmProblem) -> np.dtype[Any]:
-        """Return the type of the sums: float32 for 16-bit elements, else theirs."""
-        return np.dtype("float32" if problem.half else problem.dtype)
+        """Return the type of the sums: float32 for narrower elements, whose own rate is that of tensor cores."""
+        return np.dtype("float64" if problem.dtype == "float64" else "float32")
 
 
 def _tolerance(problem: GemmProblem) -> float:
     """Return the largest error that `Gemm.verify` accepts."""
+    if problem.exact:
+        return 0.5
     return 1.0 if problem.bounded else tolerance_of_sums(problem.dtype)
 
 
-def _of_factors(problem: GemmProblem) -> float:
-    """Return what rounding the factors adds to the error, relative to the scale that `Gemm.verify` explains."""
-    if problem.precision is None:
-        return 0.0
-    return min(2.0, 8 / math.sqrt(problem.k)) * FACTOR_ERRORS[problem.precision]
+def _results(dtype: str) -> tuple[str, ...]:
+    """Return the types that C may have, the default first; none where it is that of A and B."""
+    if dtype == "int8":
+        return ("int32",)
+    return (
+        (dtype, *(name for name in UNIT if name != dtype)) if dtype in _HALF else _OF_EIGHT if dtype in _EIGHT else ()
+    )
+
+
+def _of_terms(problem: GemmProblem) -> float:
+    """Return what rounding the terms adds to the error, relative to the scale that `Gemm.verify` explains."""
+    root = math.sqrt(problem.k)
+    if problem.precision == "fast_accumulation":
+        return (2 + root / 32) * 2.0**-13
+    error = FACTOR_ERRORS[problem.precision] if problem.precision else 2.0**-11 if problem.scaled else 0.0
+    return min(2.0, 8 / root) * error

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lab.base.errors import UserError
 from lab.operators.base import MOST_ELEMENTS, Array, Floats
-from lab.operators.stored import widened
+from lab.operators.stored import is_empty
 
 Element = TypeVar("Element", bound=np.generic)
 
@@ -29,18 +29,17 @@ def laid_out(values: Floats, leading: int) -> Floats:
     return whole.reshape(-1)
 
 
-def stray_write(name: str, whole: Array, rows: int, columns: int, leading: int) -> str:
-    """Say where a kernel wrote between the columns of a matrix, which held NaN there; empty where it did not.
+def stray_write(name: str, whole: Array, shape: tuple[int, int, int], dtype: str = "bfloat16") -> str:
+    """Say where a kernel wrote between the columns of a matrix, which were `empty`; no words where it did not.
 
     Args:
         name: The matrix.
         whole: Its buffer, leading * columns elements.
-        rows: Rows of the matrix.
-        columns: Columns of the matrix.
-        leading: Elements from one column to the next.
+        shape: Its rows and columns, and the elements from one column to the next.
+        dtype: Element type, which matters where integers are the bits of a type that NumPy lacks.
     """
-    padding = widened(whole.reshape(columns, leading)[:, rows:])
-    written = np.argwhere(~np.isnan(padding))
+    rows, columns, leading = shape
+    written = np.argwhere(~is_empty(whole.reshape(columns, leading)[:, rows:], dtype))
     if not len(written):
         return ""
     column, beyond = (int(i) for i in written[0])

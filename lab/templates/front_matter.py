@@ -34,7 +34,10 @@ from lab.templates.values import MappingFacts
 
 _OPEN, _CLOSE = "{#---", "---#}"
 _MOST_BYTES = 2**20
-C_TYPES = {name: CUDA_NAMES[name] for name in ("float32", "float64", "float16", "bfloat16")}
+C_TYPES = {
+    name: CUDA_NAMES[name]
+    for name in ("float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8")
+}
 """NumPy-style element types of problems, and what CUDA calls them."""
 
 ARGUMENT_TYPES = ("int32", "int64", "uint32", "uint64", *C_TYPES)
@@ -212,9 +215,12 @@ class Template:
         return {name: given.get(name, parameter.default) for name, parameter in self.declares.parameters.items()}
 
     def unsupported(self, problem: Mapping[str, Scalar]) -> tuple[str, list[Scalar]] | None:
-        """Return the first field of a problem whose value the template does not support, with the values it does."""
+        """Return the first field of a problem whose value the template does not support, with the values it does.
+
+        A field without a value counts as the empty word.
+        """
         for field, values in self.declares.problem.items():
-            if problem.get(field) not in values:
+            if problem.get(field, "") not in values:
                 return field, values
         return None
 

@@ -53,14 +53,16 @@ class Instance:
     def names(self) -> Mapping[str, object]:
         """What a template and its expressions may refer to before the sizes of the problem are known.
 
-        These are the problem's fields that are words or booleans, `T` and `element_bytes`, the objects that `fields`
+        These are the problem's fields that are words or booleans (the empty word for a field without
+        a value, where the template's `problem` has that), `T` and `element_bytes`, the objects that `fields`
         declares, the parameters, and the derived names.
 
         Raises:
             UserError: A derived name's expression fails.
         """
         declares, document, problem = self.template.declares, self.template.document, self.problem
-        names: dict[str, object] = {key: value for key, value in problem.items() if isinstance(value, str | bool)}
+        names: dict[str, object] = {field: "" for field, values in declares.problem.items() if "" in values}
+        names |= {key: value for key, value in problem.items() if isinstance(value, str | bool)}
         dtype = problem.get("dtype")
         if dtype in C_TYPES:
             names |= {"T": C_TYPES[str(dtype)], "element_bytes": ELEMENT_BYTES[str(dtype)]}

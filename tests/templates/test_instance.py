@@ -196,6 +196,25 @@ def test_a_name_in_braces_stands_for_the_words_of_its_value(tmp_path):
         assert made.steps[0].arguments == expected
 
 
+def test_a_field_without_a_value_is_the_empty_word_where_the_template_says_so(tmp_path):
+    front = FRONT.replace(
+        "parameters:", 'problem: {way: ["", quick]}\nrequires: [{that: way == "", because: slow}]\nparameters:'
+    )
+    text = front + KERNELS.replace("half[i];\n    }", "half[i];  // {{ way }}.\n    }")
+    template = written(tmp_path, text)
+    plain, quick, odd = (
+        Instance.of(template, {}, {**PROBLEM, **more}) for more in ({}, {"way": "quick"}, {"way": "odd"})
+    )
+    assert plain.unsupported() is None
+    assert plain.unmet() is None
+    assert "// ." in plain.source
+    assert quick.unmet().because == "slow"
+    assert odd.unsupported() == ("way", ["", "quick"])
+    (tmp_path / "other").mkdir()
+    needed = written(tmp_path / "other", text.replace('"", quick', "quick").replace("requires", "#requires"))
+    assert Instance.of(needed, {}, PROBLEM).unsupported() == ("way", ["quick"])
+
+
 def test_a_field_of_the_problem_is_an_object_in_expressions(tmp_path):
     text = FRONT.replace("operator: double", "operator: double\nfields: {equation: einsum}")
     text = text.replace('["ceil_div(n, width)"]', '["equation.depth | length"]')
