@@ -63,8 +63,9 @@ class GemmProblem(Problem):
 
     Attributes:
         dtype: Element type of A and B; of C, too, unless `out_dtype` says otherwise.
-        out_dtype: Element type of C: theirs by default for 16-bit A and B, bfloat16 for floats of eight bits, and int32
-            for int8. Without a value for other types, whose problems therefore keep their identity.
+        out_dtype: Element type of C: theirs by default for 16-bit A and B, bfloat16 for floats of eight bits, int32
+            for int8, and float32 for a named `precision` of float32. Without a value for other types, whose problems
+            therefore keep their identity.
         precision: How float32 factors may be rounded: `tf32`, to 11 significant bits. Without a value they are not
             rounded, and such problems keep their identity. For floats of eight bits, `fast_accumulation` allows sums
             that keep 13 bits behind the first; without a value at most 128 terms may be added so.
@@ -80,10 +81,10 @@ class GemmProblem(Problem):
     """
 
     dtype: Literal["float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8"] = "float32"
-    out_dtype: Literal["float16", "bfloat16", "float32", "int32"] | None = Field(
-        default_factory=lambda known: next(iter(_results(known["dtype"])), None)
-    )
     precision: Literal["tf32", "fast_accumulation"] | None = None
+    out_dtype: Literal["float16", "bfloat16", "float32", "int32"] | None = Field(
+        default_factory=lambda known: next(iter(_results(known["dtype"], known["precision"])), None)
+    )
     layout: Literal["nn", "nt", "tn", "tt"] = "nn"
     alpha: float = 1.0
     beta: float = 0.0
@@ -128,7 +129,7 @@ class GemmProblem(Problem):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        results = _results(self.dtype)
+        results = _results(self.dtype, self.precision)
         if self.out_dtype not in (results or (None,)):
             accepted = f"one of {', '.join(results)}" if results else f"no value with dtype {self.dtype}"
             raise UserError("wrong value", key="problem.out_dtype", found=self.out_dtype, accepted=accepted)
@@ -294,10 +295,12 @@ def _tolerance(problem: GemmProblem) -> float:
     return 1.0 if problem.bounded else tolerance_of_sums(problem.dtype)
 
 
-def _results(dtype: str) -> tuple[str, ...]:
+def _results(dtype: str, precision: str | None) -> tuple[str, ...]:
     """Return the types that C may have, the default first; none where it is that of A and B."""
     if dtype == "int8":
         return ("int32",)
+    if dtype == "float32":
+        return ("float32",) if precision else ()
     return (
         (dtype, *(name for name in UNIT if name != dtype)) if dtype in _HALF else _OF_EIGHT if dtype in _EIGHT else ()
     )

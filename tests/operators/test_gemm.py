@@ -306,6 +306,7 @@ def test_eight_bits_have_a_scale_for_each_operand_and_a_wider_result():
 def test_a_precision_belongs_to_float32_and_other_problems_keep_their_identity():
     assert "precision" not in problem()
     assert problem(precision="tf32")["precision"] == "tf32"
+    assert problem(precision="tf32")["out_dtype"] == "float32"
     with pytest.raises(UserError, match=r"problem\.precision"):
         problem(dtype="float16", precision="tf32")
     with pytest.raises(UserError, match=r"problem\.precision"):
