@@ -45,7 +45,16 @@ from lab.operators.stored import LEAST, UNIT, empty, stored, widened
 _HALF: Final = ("float16", "bfloat16")
 _EIGHT: Final = tuple(FORMATS)
 
-_OF_EIGHT: Final = ("bfloat16", "float16", "float32")
+_Out = Literal["float16", "bfloat16", "float32", "int32"]
+_RESULTS: Final[Mapping[str, tuple[_Out, ...]]] = MappingProxyType(
+    {
+        "float16": ("float16", "bfloat16", "float32"),
+        **dict.fromkeys(("bfloat16", *_EIGHT), ("bfloat16", "float16", "float32")),
+        "int8": ("int32",),
+    }
+)
+"""Types that C may have, the default first, by the type of A and B; of others, C has the same."""
+
 SCALES: Final = ("scale_a", "scale_b")
 """Arrays of one float32 each, by which products of floats of eight bits are multiplied."""
 
@@ -82,7 +91,7 @@ class GemmProblem(Problem):
 
     dtype: Literal["float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8"] = "float32"
     precision: Literal["tf32", "fast_accumulation"] | None = None
-    out_dtype: Literal["float16", "bfloat16", "float32", "int32"] | None = Field(
+    out_dtype: _Out | None = Field(
         default_factory=lambda known: next(iter(_results(known["dtype"], known["precision"])), None)
     )
     layout: Literal["nn", "nt", "tn", "tt"] = "nn"
@@ -295,15 +304,9 @@ def _tolerance(problem: GemmProblem) -> float:
     return 1.0 if problem.bounded else tolerance_of_sums(problem.dtype)
 
 
-def _results(dtype: str, precision: str | None) -> tuple[str, ...]:
-    """Return the types that C may have, the default first; none where it is that of A and B."""
-    if dtype == "int8":
-        return ("int32",)
-    if dtype == "float32":
-        return ("float32",) if precision else ()
-    return (
-        (dtype, *(name for name in UNIT if name != dtype)) if dtype in _HALF else _OF_EIGHT if dtype in _EIGHT else ()
-    )
+def _results(dtype: str, precision: str | None) -> tuple[_Out, ...]:
+    """Return the types that C may have, the default first; none where nothing is said of it."""
+    return ("float32",) if dtype == "float32" and precision else _RESULTS.get(dtype, ())
 
 
 def _of_terms(problem: GemmProblem) -> float:

@@ -52,7 +52,7 @@ def test_the_nearest_number_is_taken_and_ties_go_to_even(name):
     table = [(value, code) for code, value in enumerate(TABLES[name][:128]) if value not in (None, float("inf"))]
     for (low, below), (high, above) in itertools.pairwise(table):
         middle = float(low + high) / 2
-        near = np.array([np.nextafter(np.float32(middle), x) for x in np.float32([0, np.inf])], np.float32)
+        near = np.nextafter(np.float32(middle), np.array([0, np.inf], np.float32))
         for sign, bit in ((1, 0), (-1, 0x80)):
             at_tie = from_float32(np.array([sign * middle], np.float32), name)[0]
             assert at_tie == (below if below % 2 == 0 else above) | bit
