@@ -1,4 +1,7 @@
-"""Element types: NumPy's names and bfloat16, their sizes, and what C and CUDA call them. The one table of all rooms."""
+"""Element types: their names, their sizes, and what C and CUDA call them. The one table of all rooms.
+
+Names are NumPy's; bfloat16, float8_e4m3fn and float8_e5m2, which NumPy lacks, have those of ml_dtypes.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ ELEMENT_BYTES: Final[Mapping[str, int]] = MappingProxyType(
         **{f"{sign}int{bits}": bits // 8 for sign in ("", "u") for bits in (8, 16, 32, 64)},
         "float16": 2,
         "bfloat16": 2,
+        "float8_e4m3fn": 1,
+        "float8_e5m2": 1,
         "float32": 4,
         "float64": 8,
         "complex64": 8,
@@ -50,6 +55,8 @@ CUDA_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "uint64": "unsigned long long",
         "float16": "__half",
         "bfloat16": "__nv_bfloat16",
+        "float8_e4m3fn": "__nv_fp8_e4m3",
+        "float8_e5m2": "__nv_fp8_e5m2",
         "float32": "float",
         "float64": "double",
         "complex64": "cuFloatComplex",
@@ -90,6 +97,8 @@ C_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "__nv_bfloat16": "bfloat16",
         "nv_bfloat16": "bfloat16",
         "__nv_bfloat16_raw": "bfloat16",
+        "__nv_fp8_e4m3": "float8_e4m3fn",
+        "__nv_fp8_e5m2": "float8_e5m2",
         "cuComplex": "complex64",
         "cuFloatComplex": "complex64",
         "cuDoubleComplex": "complex128",

@@ -12,7 +12,7 @@ from typing import Final
 from lab.base.expressions import Scalar
 
 CUBLAS: Final = "cublas"
-"""SGEMM and DGEMM of NVIDIA's library."""
+"""NVIDIA's library: SGEMM, DGEMM, GemmEx and, for floats of eight bits, cublasLtMatmul."""
 
 COPY: Final = "copy"
 """A plain copy of the operator's input to its output."""

@@ -29,7 +29,7 @@ Array = NDArray[np.generic]
 
 Floats = NDArray[np.float64]
 
-STORED_AS = {"bfloat16": "uint16"}
+STORED_AS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 """Element types that NumPy lacks, and the type of the host arrays that hold their bits."""
 
 MOST_ELEMENTS = 2**31 - 1

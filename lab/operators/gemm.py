@@ -7,6 +7,13 @@ A product of 16-bit elements is the same operator with another `dtype`: layouts,
 those of any gemm, and kernels declare the types that they take. What differs is that its sums, α and β are FP32, and
 that C may have a type of its own, `out_dtype`.
 
+So is a product of elements of eight bits. Floats have a scale for each operand, a number in device memory as cuBLASLt
+takes it, by which α is multiplied. Products of int8 are added in int32, modulo 2^32, and α, β and C are integers, too.
+
+A product of float32 elements may name its `precision`: then its factors may be rounded to what tensor cores multiply,
+and `Gemm.verify` accepts the errors of that. A kernel of full precision passes, too.
+One of floats of eight bits may name its accumulation instead.
+
 Complex elements have complex factors: `alpha_imag` and `beta_imag` are their imaginary parts, and kernels take each
 part as an argument. Neither operand is conjugated. Where elements are compared, a complex matrix is the real one of
 twice the rows that lies in the same bytes.
@@ -14,8 +21,10 @@ twice the rows that lies in the same bytes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Literal, Self
 
 import numpy as np
@@ -27,6 +36,7 @@ from lab.base.errors import UserError
 from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Extent, Inputs, Operator, Problem
 from lab.operators.factors import check_imaginary, imaginary_default
+from lab.operators.float8 import FORMATS
 from lab.operators.matrices import (
     bound_of_half_sums,
     check_elements,
@@ -37,10 +47,34 @@ from lab.operators.matrices import (
     tolerance_of_sums,
     worst_element,
 )
-from lab.operators.stored import UNIT, drawn, empty, parts, wide, widened
+from lab.operators.stored import drawn, empty, parts, wide, widened
 
 _HALF: Final = ("float16", "bfloat16")
 SCALARS: Final = ("m", "n", "k", "alpha", "beta", "alpha_imag", "beta_imag", "lda", "ldb", "ldc")
+"""Fields of a problem that kernels may take, of those that it has."""
+
+_EIGHT: Final = tuple(FORMATS)
+
+_Out = Literal["float16", "bfloat16", "float32", "int32"]
+_RESULTS: Final[Mapping[str, tuple[_Out, ...]]] = MappingProxyType(
+    {
+        "float16": ("float16", "bfloat16", "float32"),
+        **dict.fromkeys(("bfloat16", *_EIGHT), ("bfloat16", "float16", "float32")),
+        "int8": ("int32",),
+    }
+)
+"""Types that C may have, the default first, by the type of A and B; of others, C has the same."""
+
+SCALES: Final = ("scale_a", "scale_b")
+"""Arrays of one float32 each, by which products of floats of eight bits are multiplied."""
+
+PRECISIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"float32": ("tf32",), **dict.fromkeys(_EIGHT, ("fast_accumulation",))}
+)
+"""What a problem's `precision` may say, by the type of A and B."""
+
+FACTOR_ERRORS: Final[Mapping[str, float]] = MappingProxyType({"tf32": 2.0**-10})
+"""Largest relative error of a float32 factor by `GemmProblem.precision`."""
 
 
 class GemmProblem(Problem):
@@ -48,8 +82,12 @@ class GemmProblem(Problem):
 
     Attributes:
         dtype: Element type of A and B; of C, too, unless `out_dtype` says otherwise.
-        out_dtype: Element type of C, for 16-bit A and B only; theirs by default. Without a value for other types, whose
-            problems therefore keep their identity.
+        out_dtype: Element type of C: theirs by default for 16-bit A and B, bfloat16 for floats of eight bits, int32
+            for int8, and float32 for a named `precision` of float32. Without a value for other types, whose problems
+            therefore keep their identity.
+        precision: How float32 factors may be rounded: `tf32`, to 11 significant bits. Without a value they are not
+            rounded, and such problems keep their identity. For floats of eight bits, `fast_accumulation` allows sums
+            that keep 13 bits behind the first; without a value at most 128 terms may be added so.
         layout: BLAS letters of A and B: `n` as it is, `t` transposed.
         alpha: α; of complex elements, its real part.
         beta: β, likewise; where it is 0, C is not read.
@@ -63,9 +101,13 @@ class GemmProblem(Problem):
         ldc: Leading dimension of C, likewise.
     """
 
-    dtype: Literal["float32", "float64", "float16", "bfloat16", "complex64", "complex128"] = "float32"
-    out_dtype: Literal["float16", "bfloat16", "float32"] | None = Field(
-        default_factory=lambda known: known["dtype"] if known["dtype"] in _HALF else None
+    dtype: Literal[
+        "float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8",
+        "complex64", "complex128",
+    ] = "float32"  # fmt: skip
+    precision: Literal["tf32", "fast_accumulation"] | None = None
+    out_dtype: _Out | None = Field(
+        default_factory=lambda known: next(iter(_results(known["dtype"], known["precision"])), None)
     )
     layout: Literal["nn", "nt", "tn", "tt"] = "nn"
     alpha: float = 1.0
@@ -102,15 +144,39 @@ class GemmProblem(Problem):
         return self.dtype in _HALF
 
     @property
+    def bounded(self) -> bool:
+        """Whether errors are judged against a bound of their own for each element, because tensor cores add."""
+        return self.half or self.scaled or self.precision is not None
+
+    @property
+    def scaled(self) -> bool:
+        """Whether A and B have a scale each: floats of eight bits."""
+        return self.dtype in _EIGHT
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing is rounded: integers."""
+        return self.dtype == "int8"
+
+    @property
     def dtypes(self) -> dict[str, str]:
         """Element types of A, B and C."""
         return {"A": self.dtype, "B": self.dtype, "C": self.out_dtype or self.dtype}
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.half != (self.out_dtype is not None):
-            accepted = f"one of {', '.join(UNIT)}" if self.half else f"no value with dtype {self.dtype}"
+        results = _results(self.dtype, self.precision)
+        if self.out_dtype not in (results or (None,)):
+            accepted = f"one of {', '.join(results)}" if results else f"no value with dtype {self.dtype}"
             raise UserError("wrong value", key="problem.out_dtype", found=self.out_dtype, accepted=accepted)
+        named = PRECISIONS.get(self.dtype, ())
+        if self.precision not in (None, *named):
+            accepted = " or ".join([*named, f"no value with dtype {self.dtype}"])
+            raise UserError("wrong value", key="problem.precision", found=self.precision, accepted=accepted)
+        for factor in ("alpha", "beta"):
+            if self.exact and not float(getattr(self, factor)).is_integer():
+                accepted = f"an integer with dtype {self.dtype}"
+                raise UserError("wrong value", key=f"problem.{factor}", found=getattr(self, factor), accepted=accepted)
         check_imaginary(self)
         for name, (rows, _, leading) in self.shapes.items():
             check_leading(f"ld{name.lower()}", leading, rows)
@@ -130,8 +196,9 @@ class Gemm(Operator[GemmProblem]):
     def inputs(self, problem: GemmProblem, seed: int) -> Inputs:
         """Make standard normal A and B, and C where β ≠ 0; NaN in every element that must not matter.
 
-        Arrays are 1-D, leading dimension times columns elements long. With β = 0 all of C is NaN, since BLAS
-        does not read it then; the same holds for A and B with α = 0.
+        Integers are drawn evenly from those of eight bits, and have `POISON_BYTE` where others have NaN. Arrays are
+        1-D, leading dimension times columns elements long. With β = 0 all of C is NaN, since BLAS does not read it
+        then; the same holds for A and B with α = 0. The scales, one float32 each, lie between 0.5 and 1.5.
         """
         rng = np.random.default_rng(seed)
         alpha, beta = problem.factors
@@ -141,8 +208,14 @@ class Gemm(Operator[GemmProblem]):
             dtype = problem.dtypes[name]
             array = empty(leading * columns, dtype)
             if read[name]:
-                matrix(array, rows, columns, leading)[...] = drawn(rng, (columns, rows), dtype).T
+                view = matrix(array, rows, columns, leading)
+                if problem.exact:
+                    view[...] = rng.integers(-128, 128, (columns, rows), np.int8).T
+                else:
+                    view[...] = drawn(rng, (columns, rows), dtype).T
             arrays[name] = array
+        if problem.scaled:
+            arrays |= {name: rng.uniform(0.5, 1.5, 1).astype(np.float32) for name in SCALES}
         scalars = {key: problem[key] for key in SCALARS if key in problem}
         return Inputs(scalars=scalars, arrays=arrays, outputs=("C",))
 
@@ -158,7 +231,9 @@ class Gemm(Operator[GemmProblem]):
             alpha, beta = alpha.real, beta.real
         scale = np.full(shape, np.finfo(np.float64).tiny)
         if alpha != 0:
-            a, b = (wide(matrix(inputs.arrays[name], *shapes[name])) for name in "AB")
+            if problem.scaled:
+                alpha *= math.prod(float(inputs.arrays[name][0]) for name in SCALES)
+            a, b = (wide(matrix(inputs.arrays[name], *shapes[name]), problem.dtype) for name in "AB")
             a, b = (a if layout[0] == "n" else a.T), (b if layout[1] == "n" else b.T)
             values += alpha * (a @ b)
             scale += abs(alpha) * np.outer(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=0))
@@ -169,8 +244,10 @@ class Gemm(Operator[GemmProblem]):
         if problem.parts > 1:
             values = np.stack((values.real, values.imag), axis=1).reshape(-1, problem.n)
             scale = np.repeat(scale, problem.parts, axis=0)
-        of_scale, of_value, least = bound_of(problem)
-        if least:
+        if problem.exact:
+            return {"C": Expected(np.mod(values + 2.0**31, 2.0**32) - 2.0**31, np.ones(shape))}
+        if problem.bounded:
+            of_scale, of_value, least = bound_of(problem)
             scale = of_scale * scale + of_value * np.abs(values) + least
         return {"C": Expected(values, scale)}
 
@@ -197,13 +274,30 @@ class Gemm(Operator[GemmProblem]):
         A part of a complex element is a sum of 2 k real products, and the norms above are those of its 2 k factors:
         what is said of a real element holds for it.
 
-        Padding between columns must be untouched: an element there that is no longer NaN is an error of inf.
+        The same holds for float32 factors that a `precision` rounds, and the bound has the errors of factors, too. A
+        relative error w of both factors changes a term by 2 w of its size, and all terms, if they have one sign, by
+        ``2 w scale``. Errors of k independent terms add up to w times the root of the sum of the terms' squares, which
+        is about ``scale / sqrt(k)``: ``min(2, 8 / sqrt(k)) w scale`` is added. Tensor cores read the upper 19 bits of a
+        float32, so an operand that nobody rounds is cut off: w is 2^-10 for `tf32`; rounding to nearest halves it.
+
+        Tensor cores add products of floats of eight bits to sums with 13 bits behind the first (docs/tensor-cores.md):
+        each of 32 products, and the sum before, is cut off at 2^-13 of the largest of them. Sums of at most 128 terms,
+        which are then added in FP32, are about four times a term when they lose most, so w is 2^-11. Where all k terms
+        are added so (`fast_accumulation`), a sum of size sqrt(p) after p terms loses 2^-14 of it on average with each
+        32 terms: sqrt(k) / 96 times 2^-13 of a scale of k in all. The terms' own losses are about 2^-13 of the scale.
+        The bound has more, ``(2 + sqrt(k) / 32) 2^-13 scale``: random sums with k from 1 to 8192 reach a third of it.
+
+        Integers must be equal.
+
+        Padding between columns must be untouched: an element there that is no longer NaN, or of integers `POISON_BYTE`,
+        is an error of inf.
         """
         rows, n, leading = problem.m * problem.parts, problem.n, problem.ldc * problem.parts
         expected = reference["C"].values
         whole = outputs["C"]
         tolerance = tolerance_of(problem)
-        got = widened(matrix(parts(whole), rows, n, leading))
+        out = problem.dtypes["C"]
+        got = widened(matrix(parts(whole), rows, n, leading), out)
         error = np.abs(got - expected) / reference["C"].scale
         row, column = (
             int(i) for i in np.unravel_index(np.argmax(np.where(np.isnan(error), np.inf, error)), error.shape)
@@ -214,14 +308,14 @@ class Gemm(Operator[GemmProblem]):
             part = f"{('real', 'imaginary')[row % 2]} part of " if problem.parts > 1 else ""
             at = f"{part}C[{row // problem.parts}, {column}]"
             return largest, tolerance, worst_element(at, got[row, column], expected[row, column], wrong, got.size)
-        strayed = stray_write("C", whole, problem.m, n, problem.ldc)
+        strayed = stray_write("C", whole, (problem.m, n, problem.ldc), out)
         return (float("inf"), tolerance, strayed) if strayed else (largest, tolerance, "")
 
     def elementwise(
         self, problem: GemmProblem, reference: Mapping[str, Expected]
     ) -> tuple[Mapping[str, Expected], float] | None:
-        """Lay C out column by column; the padding of a column must stay NaN. None for bfloat16, held as bits."""
-        if problem.dtypes["C"] == "bfloat16":
+        """Lay C out column by column; the padding of a column must stay NaN. None for types without NaN in NumPy."""
+        if problem.dtypes["C"] in ("bfloat16", "int32"):
             return None
         ldc, expected = problem.ldc * problem.parts, reference["C"]
         laid = Expected(laid_out(expected.values, ldc), laid_out(expected.scale, ldc))
@@ -242,17 +336,37 @@ class Gemm(Operator[GemmProblem]):
         return m * k * item["A"] + k * n * item["B"] + passes_over_c * m * n * item["C"]
 
     def fma_dtype(self, problem: GemmProblem) -> np.dtype[Any]:
-        """Return the type of the sums: float32 for 16-bit elements, that of the parts of complex ones, else theirs."""
-        return np.dtype(arithmetic_of(problem.dtype))
+        """Return the type of the sums: float32 for narrower elements, whose own rate is that of tensor cores.
+
+        That of their parts for complex ones.
+        """
+        return np.dtype("float64" if arithmetic_of(problem.dtype) == "float64" else "float32")
 
 
 def bound_of(problem: GemmProblem) -> tuple[float, float, float]:
     """Return what errors are divided by: x, y and z of x scale + y |expected| + z, as `Gemm.verify` explains them."""
-    if not problem.half:
+    if not problem.bounded:
         return 1.0, 0.0, 0.0
-    return bound_of_half_sums(problem.k, problem.dtypes["C"])
+    of_scale, of_value, least = bound_of_half_sums(problem.k, problem.dtypes["C"])
+    return of_scale + _of_terms(problem), of_value, least
 
 
 def tolerance_of(problem: GemmProblem) -> float:
     """Return the largest error that `Gemm.verify` accepts."""
-    return 1.0 if problem.half else tolerance_of_sums(problem.dtype)
+    if problem.exact:
+        return 0.5
+    return 1.0 if problem.bounded else tolerance_of_sums(problem.dtype)
+
+
+def _results(dtype: str, precision: str | None) -> tuple[_Out, ...]:
+    """Return the types that C may have, the default first; none where nothing is said of it."""
+    return ("float32",) if dtype == "float32" and precision else _RESULTS.get(dtype, ())
+
+
+def _of_terms(problem: GemmProblem) -> float:
+    """Return what rounding the terms adds to the error, relative to the scale that `Gemm.verify` explains."""
+    root = math.sqrt(problem.k)
+    if problem.precision == "fast_accumulation":
+        return (2 + root / 32) * 2.0**-13
+    error = FACTOR_ERRORS[problem.precision] if problem.precision else 2.0**-11 if problem.scaled else 0.0
+    return min(2.0, 8 / root) * error

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lab.base.errors import UserError
 from lab.operators.base import MOST_ELEMENTS, Array, Floats
-from lab.operators.stored import LEAST, UNIT, parts, widened
+from lab.operators.stored import LEAST, UNIT, is_empty, parts
 
 Element = TypeVar("Element", bound=np.generic)
 
@@ -30,20 +30,19 @@ def laid_out(values: Floats, leading: int) -> Floats:
     return whole.reshape(-1)
 
 
-def stray_write(name: str, whole: Array, rows: int, columns: int, leading: int) -> str:
-    """Say where a kernel wrote between the columns of a matrix, which held NaN there; empty where it did not.
+def stray_write(name: str, whole: Array, shape: tuple[int, int, int], dtype: str = "bfloat16") -> str:
+    """Say where a kernel wrote between the columns of a matrix, which were `empty`; no words where it did not.
 
     Args:
         name: The matrix.
         whole: Its buffer, leading * columns elements.
-        rows: Rows of the matrix.
-        columns: Columns of the matrix.
-        leading: Elements from one column to the next.
+        shape: Its rows and columns, and the elements from one column to the next.
+        dtype: Element type, which matters where integers are the bits of a type that NumPy lacks.
     """
+    rows, columns, leading = shape
     held = parts(whole)
     each = held.size // whole.size
-    padding = widened(held.reshape(columns, leading * each)[:, rows * each :])
-    written = np.argwhere(~np.isnan(padding))
+    written = np.argwhere(~is_empty(held.reshape(columns, leading * each)[:, rows * each :], dtype))
     if not len(written):
         return ""
     column, beyond = (int(i) // each for i, each in zip(written[0], (1, each), strict=True))

@@ -105,7 +105,7 @@ class Move(Operator[MoveProblem]):
             i, j = (int(place) for place in wrong[0])
             largest = float(np.max(np.abs(got[tuple(wrong.T)].astype(np.float64) - expected[tuple(wrong.T)])))
             return largest, 0.0, worst_element(f"B[{i}, {j}]", got[i, j], expected[i, j], len(wrong), got.size)
-        strayed = stray_write("B", outputs["B"], rows, columns, ldb)
+        strayed = stray_write("B", outputs["B"], (rows, columns, ldb))
         return (float("inf"), 0.0, strayed) if strayed else (0.0, 0.0, "")
 
     def elementwise(

@@ -1,4 +1,4 @@
-"""Buffers of elements as kernels see them; bfloat16, which NumPy lacks, as its bits in uint16."""
+"""Buffers of elements as kernels see them; of types that NumPy lacks, their bits (`lab.operators.base.STORED_AS`)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.base.elements import PARTS
+from lab.operators import bfloat16, float8
 from lab.operators.base import STORED_AS, Array, Floats
-from lab.operators.bfloat16 import BF16_NAN, from_float32, to_float32
 
 UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 """Unit roundoff of each element type: half the distance from 1 to the next larger number."""
@@ -18,18 +18,29 @@ LEAST = {"float32": 2.0**-126, "float16": 2.0**-25, "bfloat16": 2.0**-126}
 normal number of the others, since CUDA's fast exponential flushes subnormal results to zero."""
 
 
+NANS = {"bfloat16": bfloat16.BF16_NAN, **dict.fromkeys(float8.FORMATS, float8.FP8_NAN)}
+"""Bits of a NaN, of types that NumPy lacks."""
+
+POISON_BYTE = 0xA5
+"""What buffers of integers hold in place of NaN, byte by byte."""
+
+
 def empty(count: int, dtype: str) -> Array:
-    """Return a 1-D buffer of NaN."""
+    """Return a 1-D buffer of NaN; of integers, which have none, of bytes of `POISON_BYTE`."""
     if dtype in STORED_AS:
-        return np.full(count, BF16_NAN, STORED_AS[dtype])
+        return np.full(count, NANS[dtype], STORED_AS[dtype])
     if dtype in PARTS:
         return np.full(count, complex(np.nan, np.nan), dtype)
+    if np.dtype(dtype).kind in "iu":
+        return np.full(count * np.dtype(dtype).itemsize, POISON_BYTE, np.uint8).view(dtype)
     return np.full(count, np.nan, dtype)
 
 
 def stored(values: NDArray[np.float32], dtype: str) -> Array:
-    """Round to the element type, any shape; bfloat16 as its bits."""
-    return from_float32(values) if dtype == "bfloat16" else values.astype(dtype)
+    """Round to the element type, any shape; of types that NumPy lacks, the bits."""
+    if dtype == "bfloat16":
+        return bfloat16.from_float32(values)
+    return float8.from_float32(values, dtype) if dtype in float8.FORMATS else values.astype(dtype)
 
 
 def drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array:
@@ -49,9 +60,9 @@ def drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Array
     return stored(rng.standard_normal(shape, dtype=np.float32), dtype)
 
 
-def wide(elements: NDArray[Any]) -> NDArray[Any]:
-    """Convert elements to float64, or to complex128 where they are complex, any shape."""
-    return elements.astype(np.complex128) if elements.dtype.kind == "c" else widened(elements)
+def wide(elements: NDArray[Any], dtype: str = "bfloat16") -> NDArray[Any]:
+    """Convert elements to complex128 where they are complex, else as `widened` does; any shape."""
+    return elements.astype(np.complex128) if elements.dtype.kind == "c" else widened(elements, dtype)
 
 
 def parts(elements: NDArray[Any]) -> NDArray[Any]:
@@ -59,6 +70,21 @@ def parts(elements: NDArray[Any]) -> NDArray[Any]:
     return elements.view(PARTS[elements.dtype.name]) if elements.dtype.kind == "c" else elements
 
 
-def widened(elements: NDArray[Any]) -> Floats:
-    """Convert real elements to float64, any shape; 16-bit integers are the bits of bfloat16."""
-    return (to_float32(elements.view(np.uint16)) if elements.dtype == np.uint16 else elements).astype(np.float64)
+def widened(elements: NDArray[Any], dtype: str = "bfloat16") -> Floats:
+    """Convert real elements to float64, any shape.
+
+    Args:
+        elements: Elements as they are held.
+        dtype: Their type, which matters where integers are the bits of a type that NumPy lacks.
+    """
+    if elements.dtype == np.uint8 and dtype in float8.FORMATS:
+        return float8.to_float32(elements.view(np.uint8), dtype).astype(np.float64)
+    bits = elements.dtype == np.uint16 and dtype == "bfloat16"
+    return (bfloat16.to_float32(elements.view(np.uint16)) if bits else elements).astype(np.float64)
+
+
+def is_empty(elements: NDArray[Any], dtype: str = "bfloat16") -> NDArray[np.bool_]:
+    """Mark elements that look as `empty` makes them, any shape: what nobody has written."""
+    if elements.dtype.kind in "iu" and dtype not in STORED_AS:
+        return np.asarray(elements == empty(1, elements.dtype.name)[0])
+    return np.asarray(np.isnan(widened(elements, dtype)))

@@ -35,7 +35,10 @@ from lab.templates.values import MappingFacts
 _OPEN, _CLOSE = "{#---", "---#}"
 _MOST_BYTES = 2**20
 C_TYPES = {
-    **{name: CUDA_NAMES[name] for name in ("float32", "float64", "float16", "bfloat16")},
+    **{
+        name: CUDA_NAMES[name]
+        for name in ("float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8")
+    },
     "complex64": "float2",
     "complex128": "double2",
 }
@@ -43,6 +46,9 @@ C_TYPES = {
 
 ARGUMENT_TYPES = ("int32", "int64", "uint32", "uint64", *C_TYPES)
 """Types of an argument, besides `T` (the problem's dtype). Followed by `*`, it is a device pointer."""
+
+NO_VALUE = "none"
+"""What `problem` lists, and a template calls, the value of a field that a problem lacks."""
 
 TENSOR_MAP = "tensor_map"
 """An argument that `tensor_maps` describes: a `CUtensorMap`, passed by value as a `__grid_constant__` parameter."""
@@ -216,11 +222,17 @@ class Template:
         return {name: given.get(name, parameter.default) for name, parameter in self.declares.parameters.items()}
 
     def unsupported(self, problem: Mapping[str, Scalar]) -> tuple[str, list[Scalar]] | None:
-        """Return the first field of a problem whose value the template does not support, with the values it does."""
+        """Return the first field of a problem whose value the template does not support, with the values it does.
+
+        An extension of a problem (`lab.operators.base.Problem.extensions`) that the template does not name may have no
+        value.
+        """
         for field, values in self.declares.problem.items():
-            if problem.get(field) not in values:
+            if problem.get(field, NO_VALUE) not in values:
                 return field, values
-        return None
+        extensions: Sequence[str] = getattr(problem, "extensions", ())
+        asked = [field for field in extensions if field in problem and field not in self.declares.problem]
+        return (asked[0], ["no value"]) if asked else None
 
 
 def search_path(beside: Path | None = None) -> tuple[Path, ...]:

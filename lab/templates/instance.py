@@ -12,7 +12,7 @@ from lab.base.errors import Location
 from lab.base.expressions import Scalar, evaluate
 from lab.base.yamlfile import Key
 from lab.hardware.tensormaps import SWIZZLES, TensorMap
-from lab.templates.front_matter import C_TYPES, TENSOR_MAP, Requirement, Template
+from lab.templates.front_matter import C_TYPES, NO_VALUE, TENSOR_MAP, Requirement, Template
 from lab.templates.launches import ConstantValue, Launches
 from lab.templates.plain.template import PlainTemplate
 from lab.templates.rendering import RenderRequest, renderer
@@ -53,8 +53,9 @@ class Instance:
     def names(self) -> Mapping[str, object]:
         """What a template and its expressions may refer to before the sizes of the problem are known.
 
-        These are the problem's fields that are words or booleans, `T` and `element_bytes`, the objects that `fields`
-        declares, the parameters, and the derived names.
+        These are the problem's fields that are words or booleans, `none` for those which the template names and the
+        problem lacks, `T` and `element_bytes`, the objects that `fields` declares, the parameters, and the derived
+        names.
 
         Raises:
             UserError: A derived name's expression fails.
@@ -64,6 +65,7 @@ class Instance:
         dtype = problem.get("dtype")
         if dtype in C_TYPES:
             names |= {"T": C_TYPES[str(dtype)], "element_bytes": ELEMENT_BYTES[str(dtype)]}
+        names |= dict.fromkeys(declares.problem.keys() - problem.keys(), NO_VALUE)
         names |= {name: EinsumFacts(str(problem[name])) for name in declares.fields if name in problem}
         names |= self.parameter_values
         for key, expression in declares.derived.items():

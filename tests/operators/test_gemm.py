@@ -189,7 +189,12 @@ def test_counts():
         ({"lda": 6}, "problem.lda"),
         ({"layout": "tn", "lda": 2}, "problem.lda"),
         ({"layout": "xx"}, "problem.layout"),
-        ({"dtype": "int8"}, "problem.dtype"),
+        ({"dtype": "int4"}, "problem.dtype"),
+        ({"dtype": "int8", "alpha": 0.5}, "problem.alpha"),
+        ({"dtype": "int8", "out_dtype": "float32"}, "problem.out_dtype"),
+        ({"dtype": "int8", "precision": "tf32"}, "problem.precision"),
+        ({"dtype": "float8_e5m2", "out_dtype": "int32"}, "problem.out_dtype"),
+        ({"dtype": "float8_e5m2", "precision": "tf32"}, "problem.precision"),
         ({"alpha": "one"}, "problem.alpha"),
         ({"m": 70000, "n": 70000}, "problem"),
     ],
@@ -247,3 +252,115 @@ def test_bytes_count_each_matrix_in_its_own_type():
     p = problem(dtype="float16", out_dtype="float32")
     assert GEMM.bytes_moved(p) == 2 * (7 * 3 + 3 * 5) + 4 * 7 * 5
     assert GEMM.fma_dtype(p) == np.float32
+
+
+def cut_off(array, bits):
+    """The upper bits of float32 numbers, as tensor cores read them."""
+    return (array.view(np.uint32) & np.uint32(0xFFFFFFFF << bits & 0xFFFFFFFF)).view(np.float32)
+
+
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+@pytest.mark.parametrize("k", [1, 24, 517])
+def test_a_named_precision_accepts_factors_that_are_cut_off_and_misses_no_term(layout, k):
+    p = problem(m=17, n=9, k=k, precision="tf32", layout=layout, alpha=1.5, ldc=20)
+    inputs = GEMM.inputs(p, 1)
+    a, b = inputs.arrays["A"].reshape(-1, p.lda).T, inputs.arrays["B"].reshape(-1, p.ldb).T
+    a, b = (a if layout[0] == "n" else a.T), (b if layout[1] == "n" else b.T)
+
+    def judged(terms, bits):
+        whole = inputs.arrays["C"].copy()
+        left, right = (cut_off(np.ascontiguousarray(x), bits) for x in (a[:, :terms], b[:terms]))
+        whole.reshape(-1, p.ldc)[:, :17] = (np.float32(1.5) * (left @ right)).T
+        return GEMM.verify(p, GEMM.reference(p, inputs), {"C": whole})
+
+    for bits in (0, 13):
+        error, tolerance, complaint = judged(k, bits)
+        assert (tolerance, complaint) == (1.0, "")
+        assert error <= 1
+    assert judged(k, 16)[0] > 1  # seven bits, as bfloat16 has them
+    assert judged(k - 1, 13)[0] > 1
+
+
+def chunks_of(k, most):
+    return [slice(at, min(k, at + most)) for at in range(0, k, most)]
+
+
+def cut_to_13(terms):
+    """Sum along the last axis as wgmma adds floats of eight bits: 13 bits behind the first of the largest number."""
+    total = np.zeros(terms.shape[:-1])
+    for part in chunks_of(terms.shape[-1], 32):
+        held = np.concatenate([total[..., None], terms[..., part]], axis=-1)
+        place = np.ldexp(1.0, np.frexp(np.abs(held).max(axis=-1))[1] - 1 - 13)
+        total = (np.trunc(held / place[..., None]) * place[..., None]).sum(axis=-1)
+    return total
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("k", [1, 33, 4096])
+def test_eight_bits_accept_sums_of_thirteen_and_miss_no_tile(dtype, k):
+    p = problem(m=17, n=13, k=k, dtype=dtype, out_dtype="float32", layout="tn", alpha=1.5)
+    inputs = GEMM.inputs(p, 1)
+    a, b = (widened(inputs.arrays[x], dtype).reshape(-1, k) for x in "AB")
+    factor = 1.5 * float(inputs.arrays["scale_a"][0]) * float(inputs.arrays["scale_b"][0])
+    terms = a[:, None] * b[None]
+
+    def judged(sums, *, factor=factor, fast):
+        asked = GEMM.problem({**p, "precision": "fast_accumulation"}) if fast else p
+        out = {"C": (factor * sums).T.astype(np.float32).ravel()}
+        error, tolerance, _ = GEMM.verify(asked, GEMM.reference(asked, inputs), out)
+        assert tolerance == 1
+        return error
+
+    promoted = sum(cut_to_13(terms[..., part]) for part in chunks_of(k, 128))
+    assert judged(promoted, fast=False) < 0.6
+    assert judged(cut_to_13(terms), fast=True) < 0.6
+    for fast in (False, True):
+        assert judged(promoted, factor=1.5, fast=fast) > 1  # without the scales
+        assert judged(cut_to_13(terms[..., : max(0, k - 32)]), fast=fast) > 1
+    if k == 4096 and dtype == "float8_e4m3fn":
+        assert judged(cut_to_13(terms), fast=False) > 1
+
+
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+def test_integers_are_equal_modulo_their_range(layout):
+    p = problem(m=17, n=9, k=24, dtype="int8", layout=layout, alpha=90000, beta=-3, ldc=20)
+    inputs = GEMM.inputs(p, 1)
+    a, b, c = (inputs.arrays[x].astype(np.int64) for x in "ABC")
+    a, b = a.reshape(-1, p.lda).T, b.reshape(-1, p.ldb).T
+    a, b = (a if layout[0] == "n" else a.T), (b if layout[1] == "n" else b.T)
+    exact = 90000 * (a @ b) - 3 * c.reshape(-1, p.ldc).T[:17]
+    assert np.abs(exact).max() > 2**31
+    whole = inputs.arrays["C"].copy()
+    assert whole.dtype == np.int32
+    whole.reshape(-1, p.ldc)[:, :17] = exact.T.astype(np.int32)
+    expected = GEMM.reference(p, inputs)
+    assert GEMM.verify(p, expected, {"C": whole})[0] == 0
+    whole[3] += 1
+    error, tolerance, worst = GEMM.verify(p, expected, {"C": whole})
+    assert error > tolerance
+    assert worst.startswith("C[3, 0]")
+    whole[3] -= 1
+    whole[18] = 0
+    assert "written, but C has 17 rows" in GEMM.verify(p, expected, {"C": whole})[2]
+
+
+def test_eight_bits_have_a_scale_for_each_operand_and_a_wider_result():
+    p = problem(dtype="float8_e4m3fn")
+    inputs = GEMM.inputs(p, 0)
+    assert (p.out_dtype, problem(dtype="int8").out_dtype) == ("bfloat16", "int32")
+    assert {name: array.dtype.name for name, array in inputs.arrays.items()} == {
+        "A": "uint8", "B": "uint8", "C": "uint16", "scale_a": "float32", "scale_b": "float32",
+    }  # fmt: skip
+    assert GEMM.bytes_moved(p) == 7 * 3 + 3 * 5 + 2 * 7 * 5
+    assert GEMM.fma_dtype(p) == GEMM.fma_dtype(problem(dtype="int8")) == np.float32
+    assert GEMM.elementwise(problem(dtype="int8"), {}) is None
+
+
+def test_a_precision_belongs_to_float32_and_other_problems_keep_their_identity():
+    assert "precision" not in problem()
+    assert problem(precision="tf32")["precision"] == "tf32"
+    assert problem(precision="tf32")["out_dtype"] == "float32"
+    with pytest.raises(UserError, match=r"problem\.precision"):
+        problem(dtype="float16", precision="tf32")
+    with pytest.raises(UserError, match=r"problem\.precision"):
+        problem(precision="tf16")

@@ -35,13 +35,13 @@ def test_a_matrix_is_laid_out_as_it_is_read() -> None:
 def test_a_write_between_columns_is_found(dtype: type[np.floating]) -> None:
     buffer = np.full(15, np.nan, dtype)
     matrix(buffer, 3, 3, 5)[...] = 1
-    assert stray_write("C", buffer, 3, 3, 5) == ""
+    assert stray_write("C", buffer, (3, 3, 5)) == ""
     buffer[9] = 0
-    assert stray_write("C", buffer, 3, 3, 5) == "C[4, 1]: written, but C has 3 rows"
+    assert stray_write("C", buffer, (3, 3, 5)) == "C[4, 1]: written, but C has 3 rows"
 
 
 def test_a_matrix_without_padding_has_no_stray_write() -> None:
-    assert stray_write("C", np.zeros(6), 3, 2, 3) == ""
+    assert stray_write("C", np.zeros(6), (3, 2, 3)) == ""
 
 
 def test_the_worst_element_in_words() -> None:

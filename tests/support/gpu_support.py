@@ -119,11 +119,7 @@ def gemm_job(arch, **values):
 
 def tf32_backend():
     """The shipped backend, with cuBLAS asked for TF32: for a control that must fail."""
-    import os  # noqa: PLC0415 - runs in the worker
-
     from lab.gpu.device.cuda import CudaBackend  # noqa: PLC0415 - imports PyCUDA
-
-    os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
 
     class Tf32Backend(CudaBackend):
         def baseline(self, name, operator, problem):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lab.base.elements import ELEMENT_BYTES
 from lab.base.expressions import Scalar
 from lab.operators.builtin import operator
 from lab.operators.gemm import GemmProblem
@@ -46,6 +47,30 @@ POINTS = (
 """Sizes, factors, and elements behind each column; those of the last let 16 bytes of C be stored at once."""
 
 
+NARROW = (
+    ("float32", "float32", "tf32"),
+    ("float8_e4m3fn", "bfloat16", "fast_accumulation"),
+    ("float8_e5m2", "float16", "fast_accumulation"),
+    ("int8", "int32", ""),
+    ("float8_e4m3fn", "float32", "fast_accumulation"),
+)
+"""Types other than those of 16 bits: of A and B, of C, and what the problem says of precision."""
+
+PROMOTED: dict[str, tuple[str, dict[str, Scalar]]] = {
+    "persistent, promoted": (
+        "v6_persistent", {"block_m": 64, "block_k": 128, "stages": 3, "promote": 1, "group": 2, "blocks": 3},
+    ),
+    "cluster, promoted": ("v7_cluster", {"block_m": 64, "block_k": 128, "stages": 2, "promote": 1, "blocks": 4}),
+    "epilogue, promoted": ("v8_epilogue", {"block_m": 64, "block_k": 128, "stages": 2, "promote": 1, "blocks": 4}),
+}  # fmt: skip
+"""Rungs that add up sums of 13 bits in FP32, for problems that name no precision."""
+
+
+def narrow(given: dict[str, Scalar], dtype: str) -> dict[str, Scalar]:
+    """Return parameters of a rung from v3 on with tiles that are as deep in bytes as those of 16-bit elements."""
+    return {**given, "block_k": int(given.get("block_k", 64)) * 2 // ELEMENT_BYTES[dtype]}
+
+
 def template(name: str) -> front_matter.Template:
     """Read a template of kernel_src/hgemm."""
     return front_matter.load(f"hgemm/{name}.cu.j2", front_matter.search_path())
@@ -56,13 +81,16 @@ def arch(name: str) -> str:
     return "90a" if int(name[1]) >= 3 else "90"
 
 
-def problems(name: str, layout: str, dtype: str, out_dtype: str) -> Iterator[GemmProblem]:
+def problems(name: str, layout: str, dtype: str, out_dtype: str, precision: str = "") -> Iterator[GemmProblem]:
     """Yield all points for the types and the layout."""
     gemm = operator("gemm")
+    factor = 2 if dtype == "int8" else 1  # so that they are integers
     aligned, stored = int(name[1]) >= 2, int(name[1]) >= 8
+    whole = {"lda": 16 // ELEMENT_BYTES[dtype], "ldb": 16 // ELEMENT_BYTES[dtype], "ldc": 8}
     for (m, n, k), (alpha, beta), slack in POINTS:
         shape = {"m": m, "n": n, "k": k, "dtype": dtype, "out_dtype": out_dtype, "layout": layout}
+        shape |= {"precision": precision} if precision else {}
         leading = {key: gemm.problem(shape)[key] + slack for key in ("lda", "ldb", "ldc")}
         if aligned:
-            leading |= {key: -(-leading[key] // 8) * 8 for key in ("lda", "ldb", "ldc")[: 3 if stored else 2]}
-        yield gemm.problem({**shape, **leading, "alpha": alpha, "beta": beta})
+            leading |= {key: -(-leading[key] // whole[key]) * whole[key] for key in list(whole)[: 3 if stored else 2]}
+        yield gemm.problem({**shape, **leading, "alpha": alpha * factor, "beta": beta * factor})

@@ -245,7 +245,7 @@ def test_parameters_know_what_they_accept():
     assert kernels.Parameter(type="int", default=1, help="h", max=4096).refuses(4097) == "int of at most 4096"
     switch = kernels.Parameter(type="bool", default=True, help="h")
     assert [v for v in (True, False, 1, "true") if switch.refuses(v) is None] == [True, False]
-    real = ["float32", "float64", "float16", "bfloat16"]
+    real = ["float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8"]
     assert list(itertools.chain(kernels.C_TYPES)) == [*real, "complex64", "complex128"]
 
 

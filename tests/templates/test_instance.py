@@ -196,6 +196,21 @@ def test_a_name_in_braces_stands_for_the_words_of_its_value(tmp_path):
         assert made.steps[0].arguments == expected
 
 
+def test_a_field_without_a_value_has_the_word_for_that(tmp_path):
+    front = FRONT.replace(
+        "parameters:", 'problem: {way: [none, quick]}\nrequires: [{that: way == "none", because: slow}]\nparameters:'
+    )
+    template = written(tmp_path, front + KERNELS.replace("half[i];\n    }", "half[i];  // {{ way }}.\n    }"))
+    plain, quick, odd = (
+        Instance.of(template, {}, {**PROBLEM, **more}) for more in ({}, {"way": "quick"}, {"way": "odd"})
+    )
+    assert plain.unsupported() is None
+    assert plain.unmet() is None
+    assert "// none." in plain.source
+    assert quick.unmet().because == "slow"
+    assert odd.unsupported() == ("way", ["none", "quick"])
+
+
 def test_a_field_of_the_problem_is_an_object_in_expressions(tmp_path):
     text = FRONT.replace("operator: double", "operator: double\nfields: {equation: einsum}")
     text = text.replace('["ceil_div(n, width)"]', '["equation.depth | length"]')

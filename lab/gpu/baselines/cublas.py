@@ -5,37 +5,54 @@ differs between them. The binding is written by hand because PyCUDA has none, an
 contexts and memory pools.
 
 Arithmetic: CUBLAS_DEFAULT_MATH. It uses TF32 for FP32 only if asked to (CUBLAS_TF32_TENSOR_OP_MATH, or
-NVIDIA_TF32_OVERRIDE=1 in the environment; cuBLAS documentation, cublasMath_t), so SGEMM is plain FP32.
+NVIDIA_TF32_OVERRIDE=1 in the environment; cuBLAS documentation, cublasMath_t), so SGEMM is plain FP32. Problems
+whose `precision` is tf32 go through cublasGemmEx with CUBLAS_COMPUTE_32F_FAST_TF32, those of int8 with
+CUBLAS_COMPUTE_32I.
 Products of 16-bit elements go through cublasGemmEx with CUBLAS_COMPUTE_32F; since cuBLAS may otherwise reduce partial
 sums in C's 16-bit type, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION is set, which other routines do not heed.
-DGEMM may use FP64 tensor cores, which are full FP64. `PLAIN_ARITHMETIC` keeps the environment from changing that.
+DGEMM may use FP64 tensor cores, which are full FP64. `plain_arithmetic` keeps the environment from changing that.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from lab.base.expressions import Scalar
 from lab.gpu.device.backend import Baseline, BaselineMissingError, DeviceError, Enqueue
 from lab.gpu.device.driver import kernel_names
 from lab.operators.base import Inputs
 
-PLAIN_ARITHMETIC: Final = {
-    "NVIDIA_TF32_OVERRIDE": "0",  # never TF32 for FP32
+_PLAIN: Final = {
     "CUBLAS_EMULATE_SINGLE_PRECISION": "0",  # never FP32 emulated with BF16
     "CUBLAS_EMULATE_DOUBLE_PRECISION": "0",
 }
-"""Set in the worker's environment before any CUDA library is loaded."""
 
 _MATH: Final = 0 | 16  # cublasMath_t, CUBLAS_DEFAULT_MATH with CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
-_TYPES: Final = {"float32": 0, "float16": 2, "uint16": 14}  # cudaDataType, CUDA_R_32F, 16F and 16BF (held as bits)
-_COMPUTE_32F: Final = 68  # cublasComputeType_t, CUBLAS_COMPUTE_32F
+_TYPES: Final = {"float32": 0, "float16": 2, "int8": 3, "int32": 10, "uint16": 14}
+"""`cudaDataType` by the type of host arrays: CUDA_R_32F, 16F, 8I, 32I and 16BF (held as bits)."""
+_COMPUTE_32F, _COMPUTE_32I, _COMPUTE_TF32 = 68, 72, 77  # cublasComputeType_t, the last CUBLAS_COMPUTE_32F_FAST_TF32
+_RESULTS: Final = {
+    "float16": ("float16", "float32"),
+    "uint16": ("uint16", "float32"),
+    "float32": ("float32",),
+    "int8": ("int32",),
+}
+"""Types of C that cublasGemmEx has for each type of A and B."""
 _ANY_ALGORITHM: Final = -1  # cublasGemmAlgo_t, CUBLAS_GEMM_DEFAULT
 _OPERATIONS: Final = {"n": 0, "t": 1}  # cublasOperation_t, CUBLAS_OP_N and CUBLAS_OP_T
 _PROPERTIES: Final = (0, 1, 2)  # libraryPropertyType: MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL
+
+
+def plain_arithmetic(environment: MutableMapping[str, str]) -> None:
+    """Let only a call decide how a library multiplies, not the environment. Before any CUDA library is loaded.
+
+    NVIDIA_TF32_OVERRIDE is taken away: with 1, FP32 would be TF32, and with 0, a call that asks for TF32 gets FP32.
+    """
+    environment.pop("NVIDIA_TF32_OVERRIDE", None)
+    environment.update(_PLAIN)
 
 
 def operations(layout: str) -> tuple[int, int]:
@@ -67,6 +84,15 @@ def find_cublas() -> Path | str:
         if found:
             return found[0]
     return f"libcublas was not found ({reason}); `pip install nvidia-cublas` installs it"
+
+
+class BlasLibrary(Protocol):
+    """A library whose calls are queued on a stream."""
+
+    description: str
+
+    def use_stream(self, stream: int) -> None:
+        """Queue further calls on this stream, a CUstream as an integer."""
 
 
 class Cublas:
@@ -106,10 +132,10 @@ class Cublas:
         self._check("cublasSetStream_v2", status)
 
     def gemm(self, problem: Mapping[str, Scalar], inputs: Inputs, pointers: Mapping[str, int]) -> Enqueue:
-        """Prepare a call of SGEMM, DGEMM, CGEMM, ZGEMM or, for 16-bit A and B, GemmEx.
+        """Prepare a call of SGEMM, DGEMM, CGEMM, ZGEMM or, for TF32, 16-bit and 8-bit A and B, GemmEx.
 
         Args:
-            problem: The operator's problem, for the layout.
+            problem: The operator's problem, for the layout and the precision.
             inputs: Scalars m, n, k, alpha, beta, lda, ldb and ldc, and of complex elements alpha_imag and beta_imag;
                 arrays A, B and C for their element type.
             pointers: Device addresses of A, B and C.
@@ -132,14 +158,17 @@ class Cublas:
             "complex128": ("cublasZgemm_v2", ctypes.c_double),
         }
         a, b, c = dtypes
-        if a == b == c and a in routines:
+        tf32 = problem.get("precision") == "tf32"
+        if a == b == c and a in routines and not tf32:
             name, real = routines[a]
             arguments = self._gemm_arguments(real, problem, scalars, pointers)
-        elif a == b and a in ("float16", "uint16") and c in (a, "float32"):
+        elif a == b and c in _RESULTS.get(a, ()):
             name = "cublasGemmEx"
-            plain = self._gemm_arguments(ctypes.c_float, problem, scalars, pointers)
+            real = ctypes.c_int32 if a == "int8" else ctypes.c_float
+            plain = self._gemm_arguments(real, problem, scalars, pointers)
             of, to = (ctypes.c_int(_TYPES[dtype]) for dtype in (a, c))
-            how = ctypes.c_int(_COMPUTE_32F), ctypes.c_int(_ANY_ALGORITHM)
+            computed = _COMPUTE_32I if a == "int8" else _COMPUTE_TF32 if tf32 else _COMPUTE_32F
+            how = ctypes.c_int(computed), ctypes.c_int(_ANY_ALGORITHM)
             # each matrix is followed by its type
             arguments = (*plain[:8], of, *plain[8:10], of, *plain[10:13], to, plain[13], *how)
         else:
@@ -194,11 +223,13 @@ class Cublas:
 
 def _factor(real: type[Any], scalars: Mapping[str, Scalar], name: str) -> Any:  # noqa: ANN401 - a pointer
     """Return a pointer to α or β: to one number, or where there is an imaginary part, to both."""
+    if real is ctypes.c_int32:
+        return ctypes.pointer(real(int(scalars[name])))
     value, imaginary = float(scalars[name]), scalars.get(f"{name}_imag")
     return ctypes.pointer(real(value) if imaginary is None else (real * 2)(value, float(imaginary)))
 
 
-def cublas_baseline(cublas: Cublas, launch: Enqueue, stream: int, synchronize: Callable[[], None]) -> Baseline:
+def cublas_baseline(cublas: BlasLibrary, launch: Enqueue, stream: int, synchronize: Callable[[], None]) -> Baseline:
     """Make the baseline of the operator gemm, with the names of its kernels.
 
     Args:
@@ -213,7 +244,7 @@ def cublas_baseline(cublas: Cublas, launch: Enqueue, stream: int, synchronize: C
     return Baseline("cublas", cublas.description, kernel, note, launch)
 
 
-def _kernels_of(cublas: Cublas, launch: Enqueue, stream: int) -> tuple[str, str]:
+def _kernels_of(cublas: BlasLibrary, launch: Enqueue, stream: int) -> tuple[str, str]:
     """Return the names of the kernels that a call launches, or an empty name and the reason."""
 
     def queue(capturing: int) -> None:

@@ -16,6 +16,7 @@ import pycuda.driver as cuda
 from lab.base.expressions import Scalar
 from lab.gpu.baselines.copy import copy_baseline
 from lab.gpu.baselines.cublas import Cublas, cublas_baseline
+from lab.gpu.baselines.cublaslt import CublasLt
 from lab.gpu.baselines.einsum import einsum_baseline
 from lab.gpu.baselines.norms import norm_baseline
 from lab.gpu.baselines.softmax import compiled_baseline, naive_baseline, torch_baseline, triton_baseline
@@ -23,6 +24,7 @@ from lab.gpu.device.backend import Baseline, BaselineMissingError, Enqueue
 from lab.measured.baselines import BASELINES, COPY, CUBLAS, TORCH, TORCH_COMPILE, TORCH_JIT, TORCH_NAIVE, TRITON
 from lab.operators.base import Inputs
 from lab.operators.contraction import ContractionProblem
+from lab.operators.float8 import FORMATS
 from lab.operators.norms import NormProblem
 from lab.operators.softmax import SoftmaxProblem
 
@@ -77,6 +79,11 @@ def _copy(_problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
 
 
 def _cublas_gemm(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
+    if problem.get("dtype") in FORMATS:
+        light = CublasLt(site.stream.handle, cuda.mem_alloc)
+        return cublas_baseline(
+            light, light.gemm(problem, site.inputs, site.pointers), site.stream.handle, site.stream.synchronize
+        )
     cublas = site.cublas()
     launch = cublas.gemm(problem, site.inputs, site.pointers)
     return cublas_baseline(cublas, launch, site.stream.handle, site.stream.synchronize)

@@ -23,6 +23,12 @@ Encode = Callable[[TensorMap, int], Words]
 """From a map and the device address of its matrix to words."""
 
 DATA_TYPES: Final = {
+    "uint8": 0,
+    "int8": 0,
+    "float8_e4m3fn": 0,
+    "float8_e5m2": 0,
+    "uint16": 1,
+    "int16": 1,
     "uint32": 2,
     "int32": 3,
     "uint64": 4,
@@ -32,7 +38,7 @@ DATA_TYPES: Final = {
     "float64": 8,
     "bfloat16": 9,
 }
-"""`CUtensorMapDataType` by element type."""
+"""`CUtensorMapDataType` by element type; a copy moves the bits of those of eight and 16 bits, whatever they mean."""
 
 _NONE: Final = 0
 """No interleaving, no promotion in L2, zeros out of bounds."""

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 from lab.base.errors import MissingToolError
-from lab.gpu.baselines.cublas import PLAIN_ARITHMETIC
+from lab.gpu.baselines.cublas import plain_arithmetic
 from lab.gpu.device.backend import Backend
 from lab.gpu.device.describe import device_id, probe
 from lab.gpu.process.messages import JobOrder, Ready, Unusable
@@ -64,7 +64,7 @@ def cuda_backend(visible: str = "") -> Backend:
 def main(connection: Connection, factory: Callable[[], Backend]) -> None:
     """Serve jobs until the parent closes the pipe, sends None or dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-    os.environ.update(PLAIN_ARITHMETIC)
+    plain_arithmetic(os.environ)
     os.dup2(2, 1)  # a kernel's printf must not appear in the command's output
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:

@@ -1,4 +1,4 @@
-"""Element types of declared arguments: NumPy's, and bfloat16 as its bits."""
+"""Element types of declared arguments: NumPy's, and those that it lacks as their bits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.operators.base import STORED_AS, Array
-from lab.operators.bfloat16 import BF16_NAN, from_float32, to_float32
+from lab.operators.float8 import FORMATS
+from lab.operators.stored import NANS, POISON_BYTE, stored, widened
 
 
 class ElementKind(StrEnum):
@@ -59,8 +60,18 @@ class ElementType:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Return the type of the host arrays that hold it; bfloat16 is held as uint16."""
+        """Return the type of the host arrays that hold it; of types that NumPy lacks, that of their bits."""
         return np.dtype(STORED_AS.get(self.name, self.name))
+
+    @property
+    def is_bits(self) -> bool:
+        """Whether NumPy lacks the type, and arrays hold its bits."""
+        return self.name in STORED_AS
+
+    @property
+    def saturates(self) -> bool:
+        """Whether what is too large becomes the largest number, as CUDA stores floats of eight bits; else infinity."""
+        return self.name in FORMATS
 
     @property
     def is_exact(self) -> bool:
@@ -72,15 +83,14 @@ class ElementType:
         """Return the arithmetic in which kernels compute results of this type: float32 for 16-bit types, too."""
         return DOUBLE if self.name in ("float64", "complex128") else SINGLE
 
-    def widened(self, stored: Array) -> NDArray[Any]:
+    def widened(self, held: Array) -> NDArray[Any]:
         """Convert stored elements to the type that references compute in, exactly.
 
         Returns:
             float64, complex128, bool, uint64 for uint64, and int64 for other integers; the same shape. It may be
             the array itself.
         """
-        wide = to_float32(stored.view(np.uint16)) if self.name == "bfloat16" else stored
-        return wide.astype(self.wide, copy=False)
+        return widened(held, self.name) if self.is_bits else held.astype(self.wide, copy=False)
 
     @property
     def wide(self) -> np.dtype[Any]:
@@ -96,35 +106,33 @@ class ElementType:
                 return np.dtype(np.bool_)
 
     def stored(self, values: NDArray[Any]) -> Array:
-        """Round values to this type as they are stored; integers wrap around as in C, floats overflow to infinity."""
+        """Round values to this type as they are stored; integers wrap around, floats overflow as `saturates` says."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            if self.name == "bfloat16":
-                return from_float32(values.astype(np.float32))
+            if self.is_bits:
+                return stored(values.astype(np.float32), self.name)
             if self.kind is ElementKind.BOOL:
                 return values.astype(np.bool_)
             return values.astype(self.dtype)
 
     def poison(self, count: int) -> Array:
         """Make a 1-D array for a kernel to write: NaN, or for other kinds bytes of 0xA5, which no bool has."""
-        if self.name == "bfloat16":
-            return np.full(count, BF16_NAN, self.dtype)
+        if self.is_bits:
+            return np.full(count, NANS[self.name], self.dtype)
         if self.kind is ElementKind.FLOAT:
             return np.full(count, np.nan, self.dtype)
         if self.kind is ElementKind.COMPLEX:
             return np.full(count, complex(np.nan, np.nan), self.dtype)
         return np.full(count * self.dtype.itemsize, POISON_BYTE, np.uint8).view(self.dtype)
 
-    def is_poison(self, stored: Array) -> NDArray[np.bool_]:
+    def is_poison(self, held: Array) -> NDArray[np.bool_]:
         """Mark elements that look as if nobody had written them."""
-        if self.name == "bfloat16":
-            return np.asarray(stored == BF16_NAN)
+        if self.is_bits:
+            return np.asarray(held == NANS[self.name])
         if not self.is_exact:
-            return np.asarray(np.isnan(stored))
-        held = np.ascontiguousarray(stored).reshape(-1).view(np.uint8).reshape(-1, self.dtype.itemsize)
-        return np.asarray((held == POISON_BYTE).all(axis=1)).reshape(stored.shape)
+            return np.asarray(np.isnan(held))
+        found = np.ascontiguousarray(held).reshape(-1).view(np.uint8).reshape(-1, self.dtype.itemsize)
+        return np.asarray((found == POISON_BYTE).all(axis=1)).reshape(held.shape)
 
-
-POISON_BYTE = 0xA5
 
 _INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 
@@ -135,6 +143,10 @@ ELEMENT_TYPES: Mapping[str, ElementType] = {
         *(ElementType(name, ElementKind.INTEGER) for name in _INTEGERS),
         ElementType("float16", ElementKind.FLOAT, Arithmetic(2.0**-11, 2.0**-25), 65504.0),
         ElementType("bfloat16", ElementKind.FLOAT, Arithmetic(2.0**-8, 2.0**-126), float.fromhex("0x1.fep127")),
+        *(
+            ElementType(name, ElementKind.FLOAT, Arithmetic(form.unit, form.least / 2), form.largest)
+            for name, form in FORMATS.items()
+        ),
         ElementType("float32", ElementKind.FLOAT, SINGLE, float(np.finfo(np.float32).max)),
         ElementType("float64", ElementKind.FLOAT, DOUBLE, float(np.finfo(np.float64).max)),
         ElementType("complex64", ElementKind.COMPLEX, SINGLE, float(np.finfo(np.float32).max)),

@@ -253,11 +253,11 @@ def _from_file(argument: Argument, file: Path, shape: tuple[int, ...]) -> Array:
     if held.shape != shape:
         message = f"{argument.name} has shape {shown(shape)}, the file's array has shape {shown(held.shape)}"
         raise UserError(message, key=key, found=str(file), accepted=f"an array of shape {shown(shape)}")
-    bits = element.name == "bfloat16" and held.dtype == np.uint16
-    fits = element.name == "bfloat16" and held.dtype.kind == "f"
+    bits = element.is_bits and held.dtype == element.dtype
+    fits = element.is_bits and held.dtype.kind == "f"
     fits |= element.kind is ElementKind.INTEGER and held.dtype.kind in "iu"  # the range is checked below
     if not bits and not fits and not np.can_cast(held.dtype, element.dtype, "same_kind"):
-        accepted = "uint16 (bits) or floats" if element.name == "bfloat16" else f"{element.name}, or a type like it"
+        accepted = f"{element.dtype} (bits) or floats" if element.is_bits else f"{element.name}, or a type like it"
         raise UserError(f"the file holds {held.dtype}", key=key, found=str(file), accepted=accepted)
     flat = np.ascontiguousarray(held).reshape(-1)
     if element.kind is ElementKind.INTEGER and flat.size and flat.dtype != element.dtype:

@@ -166,9 +166,10 @@ def _converted(element: ElementType, value: Tracked, rules: Rules) -> tuple[NDAr
         return held, bound
     narrowed, finite = element.widened(element.stored(held)), np.isfinite(held)
     bound = np.where(finite, np.where(np.isnan(bound), np.inf, bound), 0.0)
-    # beyond the largest number there is infinity; next to it, either may come out
+    # beyond the largest number there is infinity, or that number again; next to it, either may come out
     either = finite & (size + bound > element.largest) & (size - bound <= element.largest)
-    return np.where(finite & np.isinf(narrowed), narrowed, held), np.where(either, np.inf, bound)
+    beyond = size > element.largest if element.saturates else np.isinf(narrowed)
+    return np.where((finite | element.saturates) & beyond, narrowed, held), np.where(either, np.inf, bound)
 
 
 def _refuse_unbounded(name: str, held: NDArray[Any], bound: Floats) -> None:

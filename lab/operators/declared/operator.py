@@ -305,7 +305,7 @@ class Declared(Operator[DeclaredProblem]):
         """What a file says that an output must hold."""
         key, element = f"reference.{output}", self.declaration.argument[output].element
         held = array_in(Path(self.declaration.folder) / path_for(path.strip(), planned.names), key)
-        bits = element.name == "bfloat16" and held.dtype == np.uint16
+        bits = element.is_bits and held.dtype == element.dtype
         value = tracked(output, element.widened(np.asarray(held)) if bits else held, key)
         tolerance, rules = self._tolerance(planned, output), self._rules(planned, output)
         return judging.expected(output, element, planned.shapes[output], value, tolerance=tolerance, rules=rules)
@@ -335,7 +335,7 @@ class Declared(Operator[DeclaredProblem]):
         for one in self.declaration.arguments:
             if one.is_array and one.direction is not Direction.OUT:
                 held = inputs.arrays[one.name]
-                held = one.element.widened(held) if one.dtype == "bfloat16" else held.copy()
+                held = one.element.widened(held) if one.element.is_bits else held.copy()
                 available[one.name] = held.reshape(planned.shapes[one.name])
         return available
 

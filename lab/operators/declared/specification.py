@@ -17,6 +17,7 @@ from typing import Final, NoReturn
 from lab.base.elements import C_NAMES
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import names_in
+from lab.operators.base import STORED_AS
 from lab.operators.declared.elements import ELEMENT_TYPES, ElementKind, ElementType
 
 FORM: Final = "[in|out|inout] TYPE[SHAPE] [FILL] for an array, TYPE [= EXPRESSION] for a scalar"
@@ -31,7 +32,7 @@ _VALUE = re.compile(r"\s*=(?!=)\s*")
 _WORDS = re.compile(r"""'[^']*'|"[^"]*"|\S""")
 _FILE = re.compile(r"""([^'"]+\.npy)|'([^']+\.npy)'|"([^"]+\.npy)\"""")
 _OPENING, _CLOSING = "([", ")]"
-_UNPASSED = ("bfloat16", "complex64", "complex128")
+_UNPASSED = (*STORED_AS, "complex64", "complex128")
 """Types whose values cannot be passed by value."""
 
 

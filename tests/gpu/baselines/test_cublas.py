@@ -91,6 +91,28 @@ def test_half_types_take_gemm_ex_with_sums_in_single_precision(cublas, dtype, ou
     assert arguments[1:] == [1, 0, 3, 4, 5, 1.5, 100, of, 7, 200, of, 8, 0.5, 300, to, 9, 68, -1]
 
 
+@pytest.mark.parametrize(
+    ("given", "of", "to", "how"),
+    [({"dtype": "int8", "alpha": 2, "beta": -3}, 3, 10, 72), ({"precision": "tf32", "alpha": 2, "beta": -3}, 0, 0, 77)],
+)
+def test_integers_and_tf32_take_gemm_ex(cublas, given, of, to, how):
+    problem, inputs = gemm(layout="tn", lda=8, ldb=8, ldc=9, **given)
+    cublas.gemm(problem, inputs, {"A": 100, "B": 200, "C": 300})()
+    name, arguments = cublas._library.calls[-1]
+    assert name == "cublasGemmEx"
+    assert arguments[1:] == [1, 0, 3, 4, 5, 2, 100, of, 8, 200, of, 8, -3, 300, to, 9, how, -1]
+    assert type(arguments[6]) is (int if of == 3 else float)
+
+
+def test_the_environment_does_not_decide_how_is_multiplied():
+    for given in ("0", "1"):
+        environment = {"NVIDIA_TF32_OVERRIDE": given, "CUBLAS_EMULATE_SINGLE_PRECISION": "1", "HOME": "/"}
+        baselines.plain_arithmetic(environment)
+        assert "NVIDIA_TF32_OVERRIDE" not in environment
+        assert environment["CUBLAS_EMULATE_SINGLE_PRECISION"] == "0"
+        assert environment["HOME"] == "/"
+
+
 def test_a_refused_call_is_named(cublas):
     launch = cublas.gemm(*gemm(), {"A": 1, "B": 2, "C": 3})
     cublas._library.status = 7

@@ -13,7 +13,7 @@ EVERY = pytest.mark.parametrize("element", ELEMENT_TYPES.values(), ids=lambda on
 
 @EVERY
 def test_stored_values_are_widened_without_loss(element):
-    small = np.array([0, 1, 2, 100]).astype(np.bool_ if element.kind is ElementKind.BOOL else np.int64)
+    small = np.array([0, 1, 2, 96]).astype(np.bool_ if element.kind is ElementKind.BOOL else np.int64)
     stored = element.stored(small)
     assert stored.dtype == element.dtype
     wide = element.widened(stored)
@@ -45,7 +45,15 @@ def test_bfloat16_is_its_bits():
     assert element.widened(element.stored(values)).tolist() == [1.0, 3.140625, np.inf]
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
+def test_floats_of_eight_bits_saturate():
+    values = np.array([1.0, 3.1415927, 1e6])
+    for name, expected in (("float8_e4m3fn", [1.0, 3.25, 448.0]), ("float8_e5m2", [1.0, 3.0, 57344.0])):
+        element = ELEMENT_TYPES[name]
+        assert element.widened(element.stored(values)).tolist() == expected
+        assert element.saturates
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"])
 def test_the_unit_roundoff_is_half_the_distance_after_one(name):
     element = ELEMENT_TYPES[name]
     unit = element.storing.unit
@@ -53,4 +61,4 @@ def test_the_unit_roundoff_is_half_the_distance_after_one(name):
     assert next_one.tolist() == [1 + 2 * unit, 1.0]
     with np.errstate(over="ignore"):
         stored = element.widened(element.stored(np.array([element.largest, element.largest * 1.01])))
-    assert stored.tolist() == [element.largest, np.inf]
+    assert stored.tolist() == [element.largest, element.largest if element.saturates else np.inf]

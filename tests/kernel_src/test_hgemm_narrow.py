@@ -1,0 +1,66 @@
+"""Products of TF32, of floats of eight bits and of int8 on the ladder, executed on the CPU."""
+
+from __future__ import annotations
+
+import pytest
+from compiling import compile_text
+from hgemm_cases import NARROW, PROMOTED, SETTINGS, narrow, problems, template
+
+from lab.operators.builtin import operator
+from lab.stages.emulate import EmulationTask, emulate
+from lab.templates.instance import Instance
+
+WGMMA = {key: setting for key, setting in SETTINGS.items() if "v3" <= setting[0] < "w"}
+GEMM = operator("gemm")
+
+
+def settings():
+    """Every setting; types take turns, and each other one is thorough."""
+    for number, (key, (name, given)) in enumerate(WGMMA.items()):
+        for turn, types in enumerate(NARROW):
+            marks = [] if turn == number % len(NARROW) else [pytest.mark.thorough]
+            yield pytest.param(name, narrow(given, types[0]), types, id=f"{key}-{'-'.join(types[:2])}", marks=marks)
+    for number, (key, (name, given)) in enumerate(PROMOTED.items()):
+        for turn, dtype in enumerate(("float8_e4m3fn", "float8_e5m2")):
+            marks = [] if turn == number % 2 else [pytest.mark.thorough]
+            yield pytest.param(name, given, (dtype, "float32", ""), id=f"{key}-{dtype}", marks=marks)
+
+
+def turned():
+    """Layouts that have an operand along m or n, with types in turn; the others are thorough."""
+    for number, layout in enumerate(("nn", "nt", "tt")):
+        for turn, types in enumerate(NARROW):
+            marks = [] if turn == (2 * number) % len(NARROW) else [pytest.mark.thorough]
+            yield pytest.param(layout, types, id=f"{layout}-{'-'.join(types[:2])}", marks=marks)
+
+
+@pytest.mark.parametrize(("layout", "types"), list(turned()))
+def test_operands_that_do_not_lie_along_k_are_transposed_first(layout, types):
+    name, given = WGMMA["epilogue"]
+    ptx = ""
+    for aligned in problems(name, layout, *types):
+        # no column of such an operand need begin at a multiple of 16 bytes
+        loose = {key for key, letter, lies in zip(("lda", "ldb"), layout, "nt", strict=True) if letter == lies}
+        problem = GEMM.problem({**aligned, **{key: aligned[key] + 1 for key in loose}})
+        instance = Instance.of(template(name), narrow(given, types[0]), problem)
+        assert instance.unmet() is None
+        steps = [step.entry for step in instance.launches.steps]
+        wanted = ["transpose_a"] * (layout[0] == "n") + ["transpose_b"] * (layout[1] == "t")
+        assert steps[:-1] == (wanted if problem.alpha else [])
+        ptx = ptx or compile_text(instance.source, "--generate-line-info", arch="compute_90a")
+        done = emulate(EmulationTask(instance.launches, "gemm", problem, 0, {}), ptx)
+        assert (done.unsupported, done.fault) == ("", ""), problem
+        assert done.verification.passed, f"{problem}: {done.verification}"
+
+
+@pytest.mark.parametrize(("name", "given", "types"), list(settings()))
+def test_every_rung_is_right_and_clean(name, given, types):
+    ptx = ""
+    for problem in problems(name, "tn", *types):
+        instance = Instance.of(template(name), given, problem)
+        assert (instance.unsupported(), instance.unmet()) == (None, None)
+        ptx = ptx or compile_text(instance.source, "--generate-line-info", arch="compute_90a")
+        done = emulate(EmulationTask(instance.launches, "gemm", problem, 0, {}), ptx)
+        assert done.unsupported == ""
+        assert done.fault == "", f"{problem}: {done.fault}"
+        assert done.verification.passed, f"{problem}: {done.verification}"

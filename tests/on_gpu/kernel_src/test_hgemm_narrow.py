@@ -1,0 +1,81 @@
+"""Products of TF32, of floats of eight bits and of int8 on a real GPU, beside cuBLAS."""
+
+from __future__ import annotations
+
+import pytest
+from gpu_support import CHECK
+from hgemm_cases import NARROW, PROMOTED, SETTINGS, narrow, problems, template
+
+from lab.gpu.process.job import Job, Policy
+from lab.hardware.gpus import from_description
+from lab.operators.builtin import operator
+from lab.templates.instance import Instance
+from lab.templates.launches import BuiltLaunch, Residency
+from lab.toolchain.base import CompileRequest
+from lab.toolchain.cache import Cache, default_folder
+from lab.toolchain.select import build, toolchain
+
+pytestmark = pytest.mark.gpu
+
+WGMMA = {name: setting for name, setting in SETTINGS.items() if "v3" <= setting[0] < "w"}
+LARGE = {"m": 1031, "n": 773, "k": 517, "lda": 528, "ldb": 528, "ldc": 1032, "alpha": 2.0}
+BESIDE = Policy(warmup_ms=1.0, rewarm_ms=1.0, budget_s=0.02, baseline="cublas", timeout_s=30.0)
+
+
+def job(description, name, given, problem):
+    instance = Instance.of(template(name), given, problem)
+    assert instance.unmet() is None
+    built = build(toolchain("nvrtc"), CompileRequest(instance.source, "kernel.cu", "sm_90a"), Cache(default_folder()))
+    known = BuiltLaunch.of(built.build, Residency(from_description(description), built.build.resources))
+    return Job(name, built.build.cubin, instance.launches.built(known), "gemm", problem)
+
+
+def hopper(session):
+    description = session.start()
+    if description.arch != "sm_90":
+        pytest.skip(f"sm_90a has instructions that {description.arch} does not have")
+    return description
+
+
+def large(dtype, out_dtype, precision):
+    named = {"precision": precision} if precision else {}
+    return operator("gemm").problem({**LARGE, "layout": "tn", "dtype": dtype, "out_dtype": out_dtype, **named})
+
+
+CASES = [
+    *((name, narrow(given, types[0]), types) for name, given in WGMMA.values() for types in NARROW),
+    *(
+        (name, given, (dtype, "bfloat16", ""))
+        for name, given in PROMOTED.values()
+        for dtype in ("float8_e4m3fn", "float8_e5m2")
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "types"), CASES)
+def test_every_rung_is_right(session, name, given, types):
+    description = hopper(session)
+    failures = []
+    for problem in (*problems(name, "tn", *types), large(*types)):
+        failure = session.run(job(description, name, given, problem), CHECK).failure
+        failures += [f"{problem}: {failure.stage}: {failure.reason}"] if failure else []
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("types", [*NARROW, ("float8_e4m3fn", "bfloat16", "")], ids="-".join)
+def test_cublas_computes_the_same(session, types):
+    description = hopper(session)
+    problem = operator("gemm").problem(
+        {**large(*types), "k": 528, "lda": 528, "ldb": 528, "m": 1040, "n": 784, "ldc": 1040}
+    )
+    name, given = WGMMA["persistent"] if types[2] or types[0] == "int8" else PROMOTED["persistent, promoted"]
+    given = narrow(given, types[0]) if "promote" not in given else given
+    result = session.run(job(description, name, given, problem), BESIDE)
+    assert result.failure is None, result.failure
+    if types[0] == "float8_e5m2":
+        assert "cuBLASLt has no product of float8_e5m2" in result.baseline.note
+    elif not result.baseline.library:
+        pytest.skip(result.baseline.note)
+    else:
+        assert result.baseline.verification.passed, result.baseline
+        print(types, result.baseline.library, result.baseline.kernel)  # noqa: T201 - for the reader of -s
