@@ -35,6 +35,12 @@ SETTINGS: dict[str, tuple[str, dict[str, Scalar]]] = {
         "v8_epilogue",
         {"block_m": 192, "block_n": 64, "warpgroups": 1, "stages": 2, "blocks": 2},
     ),
+    "split": ("split", {**SMALL, "block_k": 32, "split_k": 1, "stages": 3}),
+    "split, two blocks": ("split", {"block_m": 32, "block_n": 32, "warp_n": 16, "block_k": 16, "split_k": 2}),
+    "split, eight blocks": (
+        "split",
+        {"block_m": 32, "block_n": 16, "warp_n": 16, "block_k": 16, "split_k": 8, "stages": 2},
+    ),
 }
 """Every rung, and what its parameters make different: widths of lines, several slabs, one stage's depth, warpgroups."""
 
@@ -78,19 +84,24 @@ def template(name: str) -> front_matter.Template:
 
 def arch(name: str) -> str:
     """Return the architecture that a template is compiled for: bulk copies and wgmma are of sm_90a."""
-    return "90a" if int(name[1]) >= 3 else "90"
+    return "90a" if rung(name) >= 3 else "90"
+
+
+def rung(name: str) -> int:
+    """Return a template's number in the ladder; 0 for one that is not in it."""
+    return int(name[1]) if name.startswith("v") else 0
 
 
 def problems(name: str, layout: str, dtype: str, out_dtype: str, precision: str = "") -> Iterator[GemmProblem]:
     """Yield all points for the types and the layout."""
     gemm = operator("gemm")
     factor = 2 if dtype == "int8" else 1  # so that they are integers
-    aligned, stored = int(name[1]) >= 2, int(name[1]) >= 8
+    aligned, stored = rung(name) >= 2, rung(name) >= 8
     whole = {"lda": 16 // ELEMENT_BYTES[dtype], "ldb": 16 // ELEMENT_BYTES[dtype], "ldc": 8}
-    for (m, n, k), (alpha, beta), slack in POINTS:
+    for i, ((m, n, k), (alpha, beta), slack) in enumerate(POINTS):
         shape = {"m": m, "n": n, "k": k, "dtype": dtype, "out_dtype": out_dtype, "layout": layout}
         shape |= {"precision": precision} if precision else {}
         leading = {key: gemm.problem(shape)[key] + slack for key in ("lda", "ldb", "ldc")}
-        if aligned:
+        if aligned or (name == "split" and i % 2):  # which takes another path where columns are not aligned
             leading |= {key: -(-leading[key] // whole[key]) * whole[key] for key in list(whole)[: 3 if stored else 2]}
         yield gemm.problem({**shape, **leading, "alpha": alpha * factor, "beta": beta * factor})
