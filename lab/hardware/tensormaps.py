@@ -24,7 +24,8 @@ SWIZZLES = (0, 32, 64, 128)
 
 _MOST_EXTENT = 2**32
 _MOST_STRIDE = 2**40 - 1
-_MOST_BOX = 256
+MOST_BOX = 256
+"""Elements of a box in one direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,8 @@ class TensorMap:
     def _refused_box(self, element_bytes: int) -> tuple[str, object, str] | None:
         """Return what is wrong with the box, as `refused` does."""
         for size in self.box:
-            if not 1 <= size <= _MOST_BOX:
-                return "box", size, f"1 to {_MOST_BOX}"
+            if not 1 <= size <= MOST_BOX:
+                return "box", size, f"1 to {MOST_BOX}"
         if self.box[0] * element_bytes % ADDRESS_ALIGNMENT:
             step = ADDRESS_ALIGNMENT // element_bytes
             return "box", self.box[0], f"a multiple of {step} along the contiguous direction"

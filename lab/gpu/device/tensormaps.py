@@ -1,47 +1,18 @@
-"""Tensor maps for a real GPU: `lab.hardware.tensormaps.TensorMap` encoded by the driver's `cuTensorMapEncodeTiled`.
-
-The driver is called through ctypes, because it needs the map at a multiple of 64 bytes and `cuda.bindings` does not
-guarantee that.
-"""
+"""Tensor maps for a real GPU: `lab.hardware.tensormaps.TensorMap` encoded by the driver."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
 
-from lab.base.elements import ELEMENT_BYTES
 from lab.gpu.device.arguments import element_types, holds
 from lab.gpu.device.backend import RefusedError
-from lab.hardware.tensormaps import ADDRESS_ALIGNMENT, ALIGNMENT, BYTES, SWIZZLES, TensorMap
+from lab.hardware.encodedmaps import EncodedMap, Words
+from lab.hardware.tensormaps import ADDRESS_ALIGNMENT, TensorMap
 from lab.operators.base import Inputs
-
-Words = tuple[int, ...]
-"""A `CUtensorMap` as 64-bit words."""
 
 Encode = Callable[[TensorMap, int], Words]
 """From a map and the device address of its matrix to words."""
-
-DATA_TYPES: Final = {
-    "uint8": 0,
-    "int8": 0,
-    "float8_e4m3fn": 0,
-    "float8_e5m2": 0,
-    "uint16": 1,
-    "int16": 1,
-    "uint32": 2,
-    "int32": 3,
-    "uint64": 4,
-    "int64": 5,
-    "float16": 6,
-    "float32": 7,
-    "float64": 8,
-    "bfloat16": 9,
-}
-"""`CUtensorMapDataType` by element type; a copy moves the bits of those of eight and 16 bits, whatever they mean."""
-
-_NONE: Final = 0
-"""No interleaving, no promotion in L2, zeros out of bounds."""
 
 
 def tensor_map_words(
@@ -86,23 +57,8 @@ def tensor_map_words(
 
 
 def _encode(one: TensorMap, address: int) -> Words:
-    library = ctypes.CDLL("libcuda.so.1")
-    room = ctypes.create_string_buffer(BYTES + ALIGNMENT)
-    start = -ctypes.addressof(room) % ALIGNMENT
-    map_bytes = (ctypes.c_uint64 * (BYTES // 8)).from_buffer(room, start)
-    status = library.cuTensorMapEncodeTiled(
-        ctypes.byref(map_bytes),
-        ctypes.c_int(DATA_TYPES[one.dtype]),
-        ctypes.c_uint32(len(one.extents)),
-        ctypes.c_void_p(address),
-        (ctypes.c_uint64 * 2)(*one.extents),
-        (ctypes.c_uint64 * 1)(one.leading * ELEMENT_BYTES[one.dtype]),
-        (ctypes.c_uint32 * 2)(*one.box),
-        (ctypes.c_uint32 * 2)(1, 1),
-        ctypes.c_int(_NONE),
-        ctypes.c_int(SWIZZLES.index(one.swizzle)),
-        *(ctypes.c_int(_NONE) for _ in range(2)),
-    )
+    made = EncodedMap()
+    status = made.encode(ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled, one, address)
     if status:
         raise RefusedError(f"tensor map {one.name}: cuTensorMapEncodeTiled returns CUDA error {status} for {one}")
-    return tuple(map_bytes)
+    return made.words

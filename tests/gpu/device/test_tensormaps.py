@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from cuda.bindings import driver
 
 from lab.gpu.device.backend import RefusedError
-from lab.gpu.device.tensormaps import DATA_TYPES, tensor_map_words
-from lab.hardware.tensormaps import SWIZZLES, TensorMap
+from lab.gpu.device.tensormaps import tensor_map_words
+from lab.hardware.tensormaps import TensorMap
 from lab.operators.base import Inputs
 
 INPUTS = Inputs(scalars={}, arrays={"A": np.zeros(64, np.float32), "H": np.zeros(8, np.uint16)}, outputs=())
@@ -35,16 +34,3 @@ def test_maps_that_do_not_fit_are_refused(of, dtype, words):
     with pytest.raises(RefusedError) as caught:
         encoded(TensorMap("map", of, dtype, (8, 8), 8, (4, 2)))
     assert str(caught.value) == words
-
-
-def test_element_types_have_the_drivers_numbers():
-    for name, number in DATA_TYPES.items():
-        member = f"CU_TENSOR_MAP_DATA_TYPE_{name.upper()}"
-        assert int(getattr(driver.CUtensorMapDataType, member)) == number
-
-
-def test_swizzles_have_the_drivers_numbers():
-    names = ("NONE", "32B", "64B", "128B")
-    modes = [int(getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{name}")) for name in names]
-    assert modes == list(range(len(SWIZZLES)))
-    assert SWIZZLES == (0, 32, 64, 128)

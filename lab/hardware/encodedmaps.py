@@ -1,0 +1,81 @@
+"""How the driver's `cuTensorMapEncodeTiled` is called: from a `TensorMap` and an address to a `CUtensorMap`.
+
+Here are its arguments, not the driver: the caller passes the function. The driver is called through ctypes, because it
+needs the map at a multiple of 64 bytes and `cuda.bindings` does not guarantee that.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Final
+
+from lab.base.elements import ELEMENT_BYTES
+from lab.hardware.tensormaps import ALIGNMENT, BYTES, SWIZZLES, TensorMap
+
+DATA_TYPES: Final = {
+    "uint32": 2,
+    "int32": 3,
+    "uint64": 4,
+    "int64": 5,
+    "float16": 6,
+    "float32": 7,
+    "float64": 8,
+    "bfloat16": 9,
+}
+"""`CUtensorMapDataType` by element type."""
+
+Words = tuple[int, ...]
+"""A `CUtensorMap` as 64-bit words."""
+
+EncodeTiled = Callable[..., int]
+"""`cuTensorMapEncodeTiled` of a library that ctypes loaded. Returns the status."""
+
+_NONE: Final = 0
+"""No interleaving, no promotion in L2, zeros out of bounds."""
+
+
+class EncodedMap:
+    """Room for a `CUtensorMap` in the host's memory, where a launch can read it.
+
+    Attributes:
+        address: Where the map lies, a multiple of 64 bytes.
+    """
+
+    __slots__ = ("_room", "address")
+
+    def __init__(self) -> None:
+        """Take the room; it holds no map yet."""
+        self._room = ctypes.create_string_buffer(BYTES + ALIGNMENT)
+        start = ctypes.addressof(self._room)
+        self.address = start + -start % ALIGNMENT
+
+    @property
+    def words(self) -> Words:
+        """The map."""
+        return tuple((ctypes.c_uint64 * (BYTES // 8)).from_address(self.address))
+
+    def encode(self, function: EncodeTiled, one: TensorMap, address: int) -> int:
+        """Have the driver encode a map of a matrix at an address.
+
+        Args:
+            function: The driver's.
+            one: The map; its element type is one of `DATA_TYPES`.
+            address: Device address of the matrix.
+
+        Returns:
+            The driver's status; 0 is success.
+        """
+        return function(
+            ctypes.c_void_p(self.address),
+            ctypes.c_int(DATA_TYPES[one.dtype]),
+            ctypes.c_uint32(len(one.extents)),
+            ctypes.c_void_p(address),
+            (ctypes.c_uint64 * 2)(*one.extents),
+            (ctypes.c_uint64 * 1)(one.leading * ELEMENT_BYTES[one.dtype]),
+            (ctypes.c_uint32 * 2)(*one.box),
+            (ctypes.c_uint32 * 2)(1, 1),
+            ctypes.c_int(_NONE),
+            ctypes.c_int(SWIZZLES.index(one.swizzle)),
+            *(ctypes.c_int(_NONE) for _ in range(2)),
+        )

@@ -1,0 +1,43 @@
+"""Maps as the driver is asked for them, with a function of the test's own in its place."""
+
+import ctypes
+
+from cuda.bindings import driver
+
+from lab.hardware.encodedmaps import DATA_TYPES, EncodedMap
+from lab.hardware.tensormaps import ALIGNMENT, SWIZZLES, TensorMap
+
+MAP = TensorMap("map", "A", "bfloat16", (24, 10), 32, (64, 8), 128)
+
+
+def test_the_driver_gets_what_the_map_says():
+    asked = []
+
+    def encode(room, dtype, rank, address, extents, strides, box, steps, *modes):
+        asked.append((dtype.value, rank.value, address.value, tuple(extents), tuple(strides), tuple(box), tuple(steps)))
+        asked.append(tuple(mode.value for mode in modes))
+        ctypes.c_uint64.from_address(room.value).value = 77
+        return 0
+
+    made = EncodedMap()
+    assert made.address % ALIGNMENT == 0
+    assert made.encode(encode, MAP, 0x7F0000000100) == 0
+    assert asked == [(9, 2, 0x7F0000000100, (24, 10), (64,), (64, 8), (1, 1)), (0, 3, 0, 0)]
+    assert made.words == (77, *(0,) * 15)
+
+
+def test_the_drivers_status_is_returned():
+    assert EncodedMap().encode(lambda *_: 1, MAP, 16) == 1
+
+
+def test_element_types_have_the_drivers_numbers():
+    for name, number in DATA_TYPES.items():
+        member = f"CU_TENSOR_MAP_DATA_TYPE_{name.upper()}"
+        assert int(getattr(driver.CUtensorMapDataType, member)) == number
+
+
+def test_swizzles_have_the_drivers_numbers():
+    names = ("NONE", "32B", "64B", "128B")
+    modes = [int(getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{name}")) for name in names]
+    assert modes == list(range(len(SWIZZLES)))
+    assert SWIZZLES == (0, 32, 64, 128)
