@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from lab.base.sizes import Size
     from lab.library.archive import StoredLibrary
     from lab.library.checked import CheckedSize
+    from lab.library.package import Library
+    from lab.templates.launches import Launch
 
 commands = typer.Typer(name="library", help="Tuned libraries: explain, check, pack.", no_args_is_help=True)
 
@@ -42,19 +44,25 @@ def _explained(one: StoredLibrary, size: Size) -> list[str]:
     from lab.library.expected import expected_ms
     from lab.library.factors import host_factors
     from lab.library.package import SIZES
+    from lab.library.picking import picked
 
     library = one.library
-    number = library.logic.select(*size)
+    first, number = library.logic.select(*size), picked(library, *size)
     kernel = library.kernels[number]
     m, n, k = size
     point = sized_form(m, n, k, None, library).point
     numbers, work = host_factors(1.0, 0.0, library.dtype), 1e-9 * operations(library.dtype)
     made = launches(library, number, dict(zip((*SIZES, *library.factors), (*point, *numbers), strict=True)))
     lines = [f"{library.layout} {m} x {n} x {k}: {kernel.name}"]
-    lines.append(f"  because {'; '.join(library.logic.reasons(*size)) or 'the library has one kernel'}")
+    lines.append(f"  because {'; '.join(_reasons(library, size)) or 'the library has one kernel'}")
+    if first != number:
+        other = library.kernels[first]
+        lines.append(f"  in place of {other.name}, which requires {other.requires}")
+    if kernel.requires:
+        lines.append(f"  requires {kernel.requires}; other leading dimensions get another kernel")
     lines.append(f"  {kernel.template}: {', '.join(f'{name}={value}' for name, value in kernel.parameters.items())}")
     lines += [
-        f"  launch {step.entry}: grid {' x '.join(map(str, step.grid))}, block {' x '.join(map(str, step.block))}, "
+        f"  launch {step.entry}: grid {_grid(step)}, block {' x '.join(map(str, step.block))}, "
         f"{step.dynamic_shared_bytes} bytes of dynamic shared memory"
         for step in made.steps
     ]
@@ -72,6 +80,21 @@ def _explained(one: StoredLibrary, size: Size) -> list[str]:
             f"  {library.times.value} near it: {at.m} x {at.n} x {at.k}: {reached:.3g} TFLOP/s{beside}, by {name}"
         )
     return lines
+
+
+def _reasons(library: Library, size: Size) -> tuple[str, ...]:
+    from lab.library.picking import picked
+
+    decides = library.logic if library.logic.select(*size) == picked(library, *size) else library.general
+    return (decides or library.logic).reasons(*size)
+
+
+def _grid(step: Launch) -> str:
+    if step.resident_grid is not None:
+        return (
+            f"at most {' x '.join(map(str, step.resident_grid.of(1 << 31)))}, as many blocks as the GPU holds at once"
+        )
+    return " x ".join(map(str, step.grid))
 
 
 def _doublings(size: Size) -> tuple[float, ...]:

@@ -14,6 +14,7 @@ from lab.base.errors import Location
 from lab.base.expressions import Scalar
 from lab.library.meaning import Meaning, interpreted
 from lab.library.package import LibraryKernel
+from lab.templates.launches import RESIDENT_BLOCKS
 
 Numbers = NDArray[np.int64]
 """Values of one expression, truth values among them: one for each size, or a single one for all."""
@@ -42,9 +43,12 @@ _FUNCTIONS: dict[str, Callable[..., Numbers]] = {
     "abs": np.abs,
 }
 
+_MANY = 1 << 40
+"""More blocks than any launch has: a grid of at most so many as the GPU holds is one of a block for each tile."""
+
 
 def blocks(kernel: LibraryKernel, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Count the blocks of a kernel's largest launch.
+    """Count the blocks of a kernel's largest launch. Where blocks stay for several tiles, tiles are counted.
 
     Args:
         kernel: The kernel.
@@ -58,13 +62,35 @@ def blocks(kernel: LibraryKernel, sizes: NDArray[np.int64]) -> NDArray[np.int64]
     """
     m, n, k = sizes.T
     names: dict[str, Numbers] = {"m": m, "n": n, "k": k, "lda": m, "ldb": n, "ldc": m}
-    names |= {"alpha": np.ones_like(m), "beta": np.ones_like(m)}
+    names |= {"alpha": np.ones_like(m), "beta": np.ones_like(m), RESIDENT_BLOCKS: np.full_like(m, _MANY)}
     found = np.ones(len(sizes), dtype=np.int64)
     for launch in kernel.launches:
         grid = [np.broadcast_to(over(axis, names), found.shape) for axis in launch.grid]
         there = over(launch.when, names) if launch.when else np.asarray(1)
         found = np.where(there, np.maximum(found, grid[0] * grid[1] * grid[2]), found)
     return found
+
+
+def takes(kernel: LibraryKernel, layout: str, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return whether a kernel's requirements hold, of matrices without padding.
+
+    Args:
+        kernel: The kernel.
+        layout: BLAS letters of A and B.
+        sizes: n x 3: m, n and k.
+
+    Returns:
+        n truth values.
+
+    Raises:
+        UserError: An expression has an operation that is not defined on sizes.
+    """
+    m, n, k = sizes.T
+    if not kernel.requires:
+        return np.ones(len(sizes), dtype=np.bool_)
+    lda, ldb = (m if layout[0] == "n" else k), (k if layout[1] == "n" else n)
+    held = over(kernel.requires, {"m": m, "n": n, "k": k, "lda": lda, "ldb": ldb, "ldc": m})
+    return np.broadcast_to(held.astype(np.bool_), len(sizes))
 
 
 def over(expression: str, names: Mapping[str, Numbers]) -> Numbers:

@@ -13,15 +13,21 @@ from lab.base.elements import ELEMENT_BYTES
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, names_in
 from lab.base.functions import ceil_div
+from lab.hardware.tensormaps import TensorMap
 from lab.library.grid import LARGEST, check_size
 from lab.library.operands import Form, Operand
-from lab.library.package import ALIGNMENT, POINTERS, Library
+from lab.library.package import ALIGNMENT, POINTERS, SIZES, Library, LibraryMap
+from lab.library.picking import pick
 from lab.library.scalars import is_element
-from lab.templates.launches import Launch, Launches
+from lab.templates.front_matter import TENSOR_MAP
+from lab.templates.launches import Launch, Launches, ResidentGrid
 from lab.templates.sequence import Scope, resolved
 
 _POINTER_ALIGNMENT = 16
-"""Bytes: the widest load of a kernel."""
+"""Bytes: the widest load of a kernel, and what a tensor map asks of an address."""
+
+MAP = "M"
+"""The code of an argument that is a tensor map."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +88,9 @@ class CallStep:
         block: Threads in x, y, z.
         shared_bytes: Dynamic shared memory of a block.
         names: Its arguments.
-        codes: Their types in the notation of `struct`.
-        values: For each argument a number, or the name of a matrix or a scratch buffer.
+        codes: Their types in the notation of `struct`; `MAP` for a tensor map.
+        values: For each argument a number, or the name of a matrix, a scratch buffer or a tensor map.
+        resident_grid: The grid, where it depends on how many blocks the GPU holds at once; None where it does not.
     """
 
     entry: str
@@ -93,6 +100,7 @@ class CallStep:
     names: tuple[str, ...]
     codes: str
     values: tuple[int | float | str, ...]
+    resident_grid: ResidentGrid | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +129,14 @@ class CallPlan:
         steps: Launches, in order.
         buffers: Scratch, in the order in which it lies in the workspace.
         workspace_bytes: Size of all buffers together.
+        tensor_maps: The maps that its launches take, encoded where the addresses are known.
     """
 
     kernel: int
     steps: tuple[CallStep, ...]
     buffers: tuple[CallBuffer, ...]
     workspace_bytes: int
+    tensor_maps: tuple[TensorMap, ...] = ()
 
 
 def call_form(forms: tuple[Form, Form, Form], dtype: str, layout: str) -> CallForm:
@@ -344,8 +354,7 @@ def sized_form(m: int, n: int, k: int, leading: tuple[int, int, int] | None, lib
 
 def for_library(form: CallForm, library: Library) -> CallForm:
     """Return a form with the factors that the plan of its size depends on, other than as arguments."""
-    m, n, k = form.point[:3]
-    kernel = library.kernels[library.logic.select(m, n, k)]
+    kernel = library.kernels[pick(library, dict(zip(SIZES, form.point, strict=True)))]
     texts = [text for one in kernel.launches for text in (*one.grid, *one.block, one.shared_bytes, one.when) if text]
     texts += [buffer.elements for buffer in kernel.workspace]
     used = frozenset[str]().union(*(names_in(text, at=Location(kernel.name), key=text) for text in texts))
@@ -362,13 +371,14 @@ def plan(library: Library, point: Mapping[str, Scalar]) -> CallPlan:
     Raises:
         UserError: An expression of the library fails, or its result is not a legal launch.
     """
-    number = library.logic.select(*(int(point[axis]) for axis in ("m", "n", "k")))
+    number = pick(library, point)
     made = launches(library, number, point)
     buffers, end = [], 0
     for buffer in made.workspace:
         buffers.append(CallBuffer(buffer.name, end, buffer.bytes, buffer.zero))
         end += ceil_div(buffer.bytes, ALIGNMENT) * ALIGNMENT
-    return CallPlan(number, tuple(_step(launch, point) for launch in made.steps), tuple(buffers), end)
+    steps = tuple(_step(launch, point) for launch in made.steps)
+    return CallPlan(number, steps, tuple(buffers), end, made.tensor_maps)
 
 
 def launches(library: Library, number: int, point: Mapping[str, Scalar]) -> Launches:
@@ -384,7 +394,24 @@ def launches(library: Library, number: int, point: Mapping[str, Scalar]) -> Laun
     """
     kernel = library.kernels[number]
     at = Location(kernel.name)
-    return resolved(kernel.declared, kernel.buffers, Scope(point, frozenset(point), lambda _: at, library.dtype))
+    scope = Scope(point, frozenset(point), lambda _: at, library.dtype)
+    made = resolved(kernel.declared, kernel.buffers, scope)
+    taken = {name for step in made.steps for name, kind in step.arguments if kind == TENSOR_MAP}
+    return replace(
+        made, tensor_maps=tuple(_sized(one, i, scope) for i, one in enumerate(kernel.tensor_maps) if one.name in taken)
+    )
+
+
+def _sized(one: LibraryMap, i: int, scope: Scope) -> TensorMap:
+    """Return a map for one product."""
+    path = ("tensor_maps", i)
+    first, second = (scope.size(text, (*path, "extents", j), most=LARGEST) for j, text in enumerate(one.extents))
+    made = one.sized((first, second), scope.size(one.leading, (*path, "leading"), most=LARGEST))
+    refused = made.refused(ELEMENT_BYTES[one.dtype])
+    if refused:
+        field, found, accepted = refused
+        raise scope.error("this tensor map cannot be made", (*path, field), found=found, accepted=accepted)
+    return made
 
 
 def _step(launch: Launch, point: Mapping[str, Scalar]) -> CallStep:
@@ -395,9 +422,16 @@ def _step(launch: Launch, point: Mapping[str, Scalar]) -> CallStep:
         launch.block,
         launch.dynamic_shared_bytes,
         tuple(name for name, _ in launch.arguments),
-        "".join("P" if kind.endswith("*") else np.dtype(kind).char for kind in kinds),
-        tuple(name if kind.endswith("*") else _number(point[name], kind) for name, kind in launch.arguments),
+        "".join(_code(kind) for kind in kinds),
+        tuple(name if _code(kind) in ("P", MAP) else _number(point[name], kind) for name, kind in launch.arguments),
+        launch.resident_grid,
     )
+
+
+def _code(kind: str) -> str:
+    if kind == TENSOR_MAP:
+        return MAP
+    return "P" if kind.endswith("*") else np.dtype(kind).char
 
 
 def _number(value: Scalar, kind: str) -> int | float:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from lab.library.driver import LEGACY_STREAM
 from lab.library.factors import GpuFactors, gpu_factors, host_factors, host_numbers
 from lab.library.operands import Form, Operand, operand, stream_handle
 from lab.library.package import FACTORS, POINTERS, SIZES, Library
+from lab.library.picking import picked
 from lab.library.queues import Contexts, Factors, LoadedContext
 from lab.library.tree import Logic
 
@@ -54,13 +55,18 @@ _OPERANDS = (*POINTERS, "workspace")
 class Picker:
     """Logic that remembers what it picked."""
 
-    def __init__(self, logic: Logic) -> None:
-        """Nothing is remembered yet."""
-        self._logic = logic
+    def __init__(self, logic: Logic, number: Callable[[int, int, int], int] | None = None) -> None:
+        """Nothing is remembered yet.
+
+        Args:
+            logic: The logic, for the kernels' names.
+            number: What picks a kernel's number; None for the logic alone.
+        """
+        self._kernels, self._number = logic.kernels, number or logic.select
         self._picked: dict[Size, str] = {}
 
     def select(self, m: int, n: int, k: int) -> str:
-        """Return the name of the kernel for a size. Asking for a size again costs one look-up.
+        """Return the name of the kernel for a size, of matrices without padding. Asking again costs one look-up.
 
         Raises:
             UserError: It is not a size.
@@ -68,7 +74,7 @@ class Picker:
         try:
             return self._picked[m, n, k]
         except KeyError:
-            name = self._logic.kernels[self._logic.select(m, n, k)]
+            name = self._kernels[self._number(m, n, k)]
         if len(self._picked) >= _MOST_REMEMBERED:
             self._picked.clear()
         self._picked[m, n, k] = name
@@ -81,7 +87,7 @@ class Dispatcher(Picker):
     def __init__(self, stored: StoredLibrary) -> None:
         """Keep the library and its machine code; the first `gemm` is what needs a GPU, and no file is read any more."""
         library = stored.library
-        super().__init__(library.logic)
+        super().__init__(library.logic, partial(picked, library))
         self.library, self.folder, self._stored = library, stored.place, stored
         self._lock = threading.Lock()
         names = (*SIZES, *library.factors)

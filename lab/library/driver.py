@@ -7,6 +7,7 @@ call of it costs a quarter of a microsecond. No context is pushed on the stack t
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import sys
 import threading
@@ -17,6 +18,8 @@ from functools import lru_cache
 from typing import Any
 
 from lab.base.errors import LabError, MissingToolError
+from lab.hardware.encodedmaps import EncodedMap
+from lab.hardware.tensormaps import TensorMap
 from lab.library.operands import Operand
 
 _WORD = ctypes.c_uint64
@@ -47,6 +50,11 @@ _FUNCTIONS = (
     "cuEventRecord",
     "cuStreamWaitEvent",
     "cuLaunchKernelEx",
+    "cuDeviceGetAttribute",
+    "cuFuncGetAttribute",
+    "cuOccupancyMaxActiveClusters",
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+    "cuTensorMapEncodeTiled",
 )
 """By the names that the driver exports. `cuCtxGetId` and `cuStreamGetId` are the newest: CUDA 12.0."""
 
@@ -55,10 +63,13 @@ _NOT_CURRENT = (3, 201)
 
 OUT_OF_MEMORY = 2
 _MAX_DYNAMIC_SHARED = 8
+_MULTIPROCESSORS = 16
+_CLUSTER = (11, 12, 13)
 _NO_TIMING = 2
 _RELAXED = 2
 _CONTEXT, _MEMORY_TYPE, _DEVICE_POINTER, _IS_MANAGED, _ORDINAL = 1, 2, 3, 8, 9
-"""Enumerators of cuda.h: CUfunction_attribute, CUevent_flags, CUstreamCaptureMode, CUpointer_attribute."""
+"""Enumerators of cuda.h: CUfunction_attribute, CUdevice_attribute, CUevent_flags, CUstreamCaptureMode,
+CUpointer_attribute."""
 
 LEGACY_STREAM = 1
 """The default stream's other handle, which ``__cuda_array_interface__`` uses; 0 means the same to a launch."""
@@ -157,6 +168,9 @@ class CudaDriver:
             "cuEventRecord": (_ADDRESS, _ADDRESS),
             "cuStreamWaitEvent": (_ADDRESS, _ADDRESS, ctypes.c_uint),
             "cuLaunchKernelEx": (_ADDRESS, _ADDRESS, _ADDRESS, _ADDRESS),
+            "cuFuncGetAttribute": (_ADDRESS, ctypes.c_int, _ADDRESS),
+            "cuOccupancyMaxActiveClusters": (_ADDRESS, _ADDRESS, _ADDRESS),
+            "cuOccupancyMaxActiveBlocksPerMultiprocessor": (_ADDRESS, _ADDRESS, ctypes.c_int, ctypes.c_size_t),
         }.items():
             self._api[name].argtypes = types  # type: ignore[attr-defined]
         self.launch: Callable[[int, int, int, None], int] = self._api["cuLaunchKernelEx"]
@@ -285,6 +299,33 @@ class CudaDriver:
         """Let a kernel have so many bytes of dynamic shared memory. Above 48 KiB, with the static part, it must ask."""
         self._call("cuFuncSetAttribute", function, _MAX_DYNAMIC_SHARED, count)
 
+    def resident_blocks(self, function: int, block: tuple[int, int, int], shared: int, ordinal: int) -> int:
+        """Return how many blocks of a kernel a GPU holds at once; of one with clusters, whole clusters of blocks.
+
+        Args:
+            function: The kernel, which may have the shared memory.
+            block: Threads of a block.
+            shared: Bytes of dynamic shared memory of a block.
+            ordinal: Number of the GPU.
+        """
+        cluster = [self._number("cuFuncGetAttribute", attribute, function) for attribute in _CLUSTER]
+        if math.prod(cluster):
+            grid, threads = (ctypes.c_uint * 3)(*cluster), (ctypes.c_uint * 3)(*block)
+            configuration = LaunchConfig(grid, threads, shared, None, None, 0)
+            clusters = self._number("cuOccupancyMaxActiveClusters", function, ctypes.addressof(configuration))
+            return math.prod(cluster) * clusters
+        multiprocessors = self._number("cuDeviceGetAttribute", _MULTIPROCESSORS, ordinal)
+        occupancy = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+        return multiprocessors * self._number(occupancy, function, math.prod(block), shared)
+
+    def encode(self, one: TensorMap, address: int) -> EncodedMap:
+        """Return a tensor map of a matrix at an address."""
+        made = EncodedMap()
+        status = made.encode(self._api["cuTensorMapEncodeTiled"], one, address)
+        if status:
+            raise self.error("cuTensorMapEncodeTiled", status)
+        return made
+
     def allocate(self, count: int) -> int:
         """Return the address of so many bytes in the current context."""
         with self._uncaptured():
@@ -332,6 +373,12 @@ class CudaDriver:
         word = _WORD()
         self._call(function, subject, ctypes.byref(word))
         return word.value
+
+    def _number(self, function: str, *arguments: object) -> int:
+        """Call a function that writes a number of 4 bytes to its first argument."""
+        number = ctypes.c_int()
+        self._call(function, ctypes.byref(number), *arguments)
+        return number.value
 
     def _call(self, function: str, *arguments: object) -> None:
         status = self._api[function](*arguments)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -17,9 +18,11 @@ from lab.library.combine import ENTRY, THREADS, combine_ptx, has_combination
 from lab.library.grid import LARGEST
 from lab.library.meaning import Meaning, interpreted
 from lab.library.nested import nested_tests, remainders
-from lab.library.package import ALIGNMENT, POINTERS, Library, LibraryKernel, LibraryLaunch, to_json
+from lab.library.package import ALIGNMENT, POINTERS, Library, LibraryKernel, LibraryLaunch, LibraryMap, to_json
 from lab.library.scalars import FACTORS_IN_C, REALS
 from lab.library.tree import SPLIT_AXES, VECTOR
+from lab.templates.front_matter import TENSOR_MAP
+from lab.templates.launches import RESIDENT_BLOCKS
 
 
 class Selection(StrEnum):
@@ -82,7 +85,8 @@ def write(
 
 def to_python(library: Library) -> str:
     """Return a module with `select(m, n, k)` that needs only Python."""
-    return _rendered("library.py.j2", library, largest=LARGEST, axes=SPLIT_AXES, vector=VECTOR)
+    numbers = {kernel.name: i for i, kernel in enumerate(library.kernels)}
+    return _rendered("library.py.j2", library, largest=LARGEST, axes=SPLIT_AXES, vector=VECTOR, number_of=numbers)
 
 
 def to_header(library: Library) -> str:
@@ -107,20 +111,35 @@ def to_source(library: Library, selection: Selection = Selection.NESTED) -> str:
     ]
     number = {key: i for i, key in enumerate(functions)}
     shared = [_shared_at_open(library.kernels[i], entry) for i, entry in functions]
-    kernels = [_kernel(i, kernel, number) for i, kernel in enumerate(library.kernels)]
+    residents: dict[Resident, int] = {}
+    maps = itertools.count()
+    kernels = [_kernel(i, kernel, number, residents, maps) for i, kernel in enumerate(library.kernels)]
+    logics = {"picked": library.logic, **({"picked_of_general": library.general} if library.general else {})}
     return _rendered(
         "library.c.j2",
         library,
         functions=[(*function, count) for function, count in zip(functions, shared, strict=True)],
         kernels=kernels,
+        residents=list(residents),
+        maps=next(maps),
         alignment=ALIGNMENT,
         combine=combine_ptx(library.dtype).splitlines() if has_combination(library.dtype) else (),
         combine_entry=ENTRY,
         combine_threads=THREADS,
         vector=VECTOR,
         nested=selection is Selection.NESTED,
-        tests=nested_tests(library.logic) if selection is Selection.NESTED else (),
-        remainders=remainders(library.logic),
+        logics=[
+            {
+                "name": name,
+                "root": logic.root,
+                "splits": logic.splits,
+                "exact": logic.exact,
+                "tests": nested_tests(logic) if selection is Selection.NESTED else (),
+                "remainders": remainders(logic),
+            }
+            for name, logic in logics.items()
+        ],
+        by_size="suited_without_padding" if library.general else "picked",
         remembered_bits=_REMEMBERED_BITS,
         a_shape="p->m, p->k" if library.layout[0] == "n" else "p->k, p->m",
         b_shape="p->k, p->n" if library.layout[1] == "n" else "p->n, p->k",
@@ -137,6 +156,7 @@ def _rendered(template: str, library: Library, **more: object) -> str:
         "is_complex": library.dtype in FACTORS_IN_C,
         "factors": "alpha.x, beta.x, alpha.y, beta.y" if library.dtype in FACTORS_IN_C else "alpha, beta",
         "source": _plain(library.source),
+        "least_leading": ("m" if library.layout[0] == "n" else "k", "k" if library.layout[1] == "n" else "n", "m"),
         **names,
         **more,
     }
@@ -156,32 +176,72 @@ class _Buffer:
     zero: bool
 
 
-def _kernel(index: int, kernel: LibraryKernel, number: Mapping[tuple[int, str], int]) -> dict[str, object]:
-    """Return a kernel's expressions in C."""
+Resident = tuple[int, tuple[int, int, int], int]
+"""Number of a function, its block, and its bytes of dynamic shared memory."""
+
+
+def _kernel(
+    index: int,
+    kernel: LibraryKernel,
+    number: Mapping[tuple[int, str], int],
+    residents: dict[Resident, int],
+    maps: Iterator[int],
+) -> dict[str, object]:
+    """Return a kernel's expressions in C.
+
+    Args:
+        index: Its number.
+        kernel: The kernel.
+        number: Of the functions.
+        residents: Function, block and shared bytes of the grids that depend on them, with their numbers; grows.
+        maps: Numbers for its maps.
+    """
     buffers: list[_Buffer] = []
     end = "INT64_C(0)"
     for buffer in kernel.workspace:
         size = f"{to_c(buffer.elements)} * {ELEMENT_BYTES[buffer.dtype]}"
         buffers.append(_Buffer(buffer.name, size, end, buffer.zero))
         end = f"{end} + room({size})"
+    encoded = {one.name: (next(maps), one) for one in kernel.tensor_maps}
     return {
         "name": kernel.name,
+        "number": index,
         "buffers": buffers,
         "bytes": end,
-        "launches": [_launch(launch, number[index, launch.entry]) for launch in kernel.launches],
+        "requires": to_c(kernel.requires) if kernel.requires else "",
+        "launches": [_launch(launch, number[index, launch.entry], residents, encoded) for launch in kernel.launches],
     }
 
 
-def _launch(launch: LibraryLaunch, function: int) -> dict[str, object]:
+def _launch(
+    launch: LibraryLaunch,
+    function: int,
+    residents: dict[Resident, int],
+    maps: Mapping[str, tuple[int, LibraryMap]],
+) -> dict[str, object]:
+    resident = ""
+    if any(RESIDENT_BLOCKS in names_in(size, at=Location("<library>"), key=size) for size in launch.grid):
+        counts = [_constant(size) for size in (*launch.block, launch.shared_bytes)]
+        x, y, z, shared = [_known(count, launch) for count in counts]
+        resident = f"library->residents[{residents.setdefault((function, (x, y, z), shared), len(residents))}]"
     return {
         "function": function,
         "when": to_c(launch.when) if launch.when else "",
-        "grid": [to_c(e) for e in launch.grid],
+        "grid": [to_c(e, resident) for e in launch.grid],
         "block": [to_c(e) for e in launch.block],
         "shared": to_c(launch.shared_bytes),
         "asks": _constant(launch.shared_bytes) is None,
-        "arguments": [_argument(name, kind) for name, kind in launch.arguments],
+        "arguments": [_argument(name, kind, maps) for name, kind in launch.arguments],
     }
+
+
+def _known(count: int | None, launch: LibraryLaunch) -> int:
+    """Return a number that no size may decide, since the resident blocks are counted when the library is opened."""
+    if count is None:
+        message = "C counts the blocks that the GPU holds once, for one block and one amount of shared memory"
+        accepted = "a block and shared bytes that depend on no size"
+        raise UserError(message, key=launch.entry, found=launch.shared_bytes, accepted=accepted)
+    return count
 
 
 def _shared_at_open(kernel: LibraryKernel, entry: str) -> int:
@@ -197,19 +257,32 @@ def _constant(expression: str) -> int | None:
     return int(evaluate(expression, {}, at=at, key=expression))
 
 
-def _argument(name: str, kind: str) -> dict[str, str]:
+def _argument(name: str, kind: str, maps: Mapping[str, tuple[int, LibraryMap]]) -> dict[str, str]:
+    if kind == TENSOR_MAP:
+        number, one = maps[name]
+        address = f"p->{one.of}" if one.of in POINTERS else f"{one.of}_at"
+        sizes = ", ".join(to_c(text) for text in (*one.extents, one.leading))
+        dtype = f"CU_TENSOR_MAP_DATA_TYPE_{one.dtype.upper()}, {ELEMENT_BYTES[one.dtype]}"
+        swizzle = f"CU_TENSOR_MAP_SWIZZLE_{f'{one.swizzle}B' if one.swizzle else 'NONE'}"
+        encoded = f"{dtype}, {address}, {sizes}, {one.box[0]}, {one.box[1]}, {swizzle}"
+        return {"type": "struct mapped *", "value": f"&mapped[{number}]", "encoded": encoded}
     if kind.endswith("*"):
-        return {"type": "CUdeviceptr", "value": f"p->{name}" if name in POINTERS else f"{name}_at"}
-    return {"type": _C_TYPES[kind], "value": f"({_C_TYPES[kind]})p->{name}"}
+        value = f"p->{name}" if name in POINTERS else f"{name}_at"
+        return {"type": "CUdeviceptr", "value": value, "encoded": ""}
+    return {"type": _C_TYPES[kind], "value": f"({_C_TYPES[kind]})p->{name}", "encoded": ""}
 
 
-def to_c(expression: str) -> str:
+def to_c(expression: str, resident: str = "") -> str:
     """Write an expression of sizes and factors in C. Each name is a field of `p`, sizes of type int64_t.
+
+    Args:
+        expression: The expression.
+        resident: What stands for `RESIDENT_BLOCKS`.
 
     Raises:
         UserError: C has no such operation on sizes.
     """
-    return interpreted(expression, _InC(), at=Location("<library>"), key=expression)
+    return interpreted(expression, _InC(resident), at=Location("<library>"), key=expression)
 
 
 _C_BINARY = {
@@ -225,14 +298,17 @@ _C_FUNCTIONS = {"abs": "absolute", "min": "least", "max": "largest"}
 """Functions that C, or its library, has for other types under the same name."""
 
 
+@dataclass(frozen=True)
 class _InC(Meaning[str]):
+    resident: str = ""
+
     def constant(self, value: Scalar) -> str | None:
         if isinstance(value, str):
             return None
         return repr(value) if isinstance(value, float) else f"INT64_C({int(value)})"
 
     def name(self, name: str) -> str:
-        return f"p->{name}"
+        return self.resident if self.resident and name == RESIDENT_BLOCKS else f"p->{name}"
 
     def negative(self, value: str) -> str:
         return f"(-{value})"

@@ -148,11 +148,13 @@ class Stair:
         blocks: From sizes (n x 3: m, n, k) to how many blocks run at each.
         at_once: Blocks that an SM holds.
         cluster: Blocks of a cluster.
+        takes: From sizes to whether the kernel computes each; None for one that computes all.
     """
 
     blocks: Callable[[_Sizes], NDArray[np.int64]]
     at_once: int
     cluster: int = 1
+    takes: Callable[[_Sizes], NDArray[np.bool_]] | None = None
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,10 @@ def fill(measured: Grid, stairs: Mapping[str, Stair], sms: int, cold: Collection
     filled[:, kernels] = _mixed(fitting.stairs_at(points), fitting.losses_at(points), _share(fitting))
     rows = np.isfinite(times)
     filled[: len(known)][rows] = times[rows]
+    for i in kernels:
+        takes = stairs[measured.kernels[i]].takes
+        if takes is not None:
+            filled[~takes(points.sizes), i] = np.nan
     some = np.isfinite(filled).any(axis=1)
     wins = sorted(set(np.nanargmin(filled[some], axis=1).tolist()))
     grid = Grid(

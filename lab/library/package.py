@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -11,16 +11,21 @@ from typing import Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from lab.base.elements import PARTS
+from lab.base.elements import ELEMENT_BYTES, PARTS
 from lab.base.errors import Location, UserError
-from lab.base.expressions import Scalar
+from lab.base.expressions import Scalar, names_in
+from lab.hardware.encodedmaps import DATA_TYPES
+from lab.hardware.tensormaps import ADDRESS_ALIGNMENT, TensorMap
 from lab.library.grid import Loss
 from lab.library.tree import Logic
 from lab.templates.front_matter import ARGUMENT_TYPES, TENSOR_MAP
 from lab.templates.sequence import Condition, DeclaredBuffer, DeclaredLaunch
 
-SCHEMA = 3
-"""Version of the JSON's shape; a file of another version is refused."""
+SCHEMA = 4
+"""Version of the JSON's shape that is written."""
+
+_READ = (3, SCHEMA)
+"""Versions that are read; a file of another one is refused. Version 3 has no tensor maps and no requirements."""
 
 ALIGNMENT = 256
 """Scratch buffers start at multiples of so many bytes in the workspace, like the driver's own allocations."""
@@ -48,10 +53,10 @@ class LibraryLaunch:
 
     Attributes:
         entry: Symbol.
-        grid: Blocks in x, y, z.
+        grid: Blocks in x, y, z. Here alone `RESIDENT_BLOCKS` is known, too: how many blocks the GPU holds at once.
         block: Threads in x, y, z.
         shared_bytes: Dynamic shared memory of a block.
-        arguments: Name and type of each, in the kernel's order: ``("A", "float32*")``.
+        arguments: Name and type of each, in the kernel's order: ``("A", "float32*")``, ``("a_map", "tensor_map")``.
         when: It is left out where this is false; empty for always.
     """
 
@@ -81,6 +86,33 @@ class LibraryBuffer:
 
 
 @dataclass(frozen=True, slots=True)
+class LibraryMap:
+    """A tensor map that a kernel takes. Its expressions know `SIZES`; it is encoded for the operands of a call.
+
+    Attributes:
+        name: What arguments call it.
+        of: The matrix or scratch buffer that it describes.
+        dtype: Element type by NumPy's name.
+        extents: Size of the matrix, the contiguous direction first.
+        leading: Elements from one column to the next.
+        box: Size of the box that one copy moves.
+        swizzle: Bytes of the span that is swizzled; 0 for none.
+    """
+
+    name: str
+    of: str
+    dtype: str
+    extents: tuple[str, str]
+    leading: str
+    box: tuple[int, int]
+    swizzle: int = 0
+
+    def sized(self, extents: tuple[int, int], leading: int) -> TensorMap:
+        """Return the map of a matrix of this size."""
+        return TensorMap(self.name, self.of, self.dtype, extents, leading, self.box, self.swizzle)
+
+
+@dataclass(frozen=True, slots=True)
 class LibraryKernel:
     """One kernel of a library.
 
@@ -91,6 +123,9 @@ class LibraryKernel:
         parameters: Its parameters.
         launches: What computes one product, in order.
         workspace: Scratch that the launches share.
+        tensor_maps: The maps that its launches take.
+        requires: What must hold of `SIZES` for the kernel to compute the product, such as leading dimensions that are
+            multiples of 8; empty for nothing.
     """
 
     name: str
@@ -99,6 +134,8 @@ class LibraryKernel:
     parameters: Mapping[str, Scalar]
     launches: tuple[LibraryLaunch, ...]
     workspace: tuple[LibraryBuffer, ...] = ()
+    tensor_maps: tuple[LibraryMap, ...] = ()
+    requires: str = ""
 
     @property
     def declared(self) -> tuple[DeclaredLaunch, ...]:
@@ -160,6 +197,8 @@ class Library:
         held_out: The same over sizes between them; None where there were none.
         measured: What its kernels reached, at the sizes that the logic was grown over.
         schema: Version of the JSON.
+        general: What picks one where the requirements of the kernel that `logic` picks do not hold; its own kernels have
+            none. None where no kernel has any.
     """
 
     name: str
@@ -174,6 +213,7 @@ class Library:
     held_out: Loss | None = None
     measured: tuple[MeasuredSize, ...] = ()
     schema: int = field(default=SCHEMA)
+    general: Logic | None = None
 
     @property
     def factors(self) -> tuple[str, ...]:
@@ -194,6 +234,7 @@ class Library:
             )
         if tuple(kernel.name for kernel in self.kernels) != self.logic.kernels:
             raise UserError("the library's kernels are not those of its logic", key="kernels")
+        _check_general(self)
         if any(one.kernel not in range(len(self.kernels)) for one in self.measured):
             raise UserError("a measured size names a kernel that is not there", key="measured")
         for i, kernel in enumerate(self.kernels):
@@ -209,6 +250,21 @@ def factors_of(dtype: str) -> tuple[str, ...]:
     return (*FACTORS, *IMAGINARY) if dtype in PARTS else FACTORS
 
 
+def _check_general(library: Library) -> None:
+    """Check that a kernel without requirements is there for every call."""
+    general, names = library.general, library.logic.kernels
+    asking = [kernel.name for kernel in library.kernels if kernel.requires]
+    if general is None:
+        if asking:
+            message = "a kernel has requirements, and nothing is picked where they do not hold"
+            raise UserError(message, key="general", found=asking[0], accepted="a logic of kernels without requirements")
+        return
+    if general.kernels != names:
+        raise UserError("the library's kernels are not those of its logic", key="general.kernels")
+    if wrong := [names[i] for i in general.picks if library.kernels[i].requires]:
+        raise UserError("a kernel of the general logic has requirements", key="general", found=wrong[0])
+
+
 def _check_kernel(kernel: LibraryKernel, dtype: str, key: str) -> None:
     for name, value in (("name", kernel.name), ("cubin", kernel.cubin)):
         if not _FILE.fullmatch(value):
@@ -217,28 +273,59 @@ def _check_kernel(kernel: LibraryKernel, dtype: str, key: str) -> None:
     if not kernel.launches:
         raise UserError("the kernel has no launches", key=f"{key}.launches")
     factors = factors_of(dtype)
+    _check_names(kernel, key)
     scratch = {buffer.name: buffer.dtype for buffer in kernel.workspace}
     for name, element in scratch.items():
         if not _NAME.fullmatch(name) or name in (*SIZES, *factors, *POINTERS) or element not in ARGUMENT_TYPES:
             raise UserError("not a workspace buffer", key=f"{key}.workspace", found=f"{element} {name}")
     pointers = {**dict.fromkeys(POINTERS, dtype), **scratch}
+    _check_maps(kernel.tensor_maps, pointers, f"{key}.tensor_maps")
+    maps = {one.name for one in kernel.tensor_maps}
     for launch in kernel.launches:
         if not _NAME.fullmatch(launch.entry):
             raise UserError("not a symbol", key=f"{key}.launches.entry", found=launch.entry)
         for name, kind in launch.arguments:
             if kind == TENSOR_MAP:
-                message = "a library's kernel cannot take tensor maps, which are encoded for one size and one address"
-                raise UserError(message, key=f"{key}.launches", found=f"{kind} {name}", accepted="numbers and pointers")
-            fits = (
-                pointers.get(name) == kind[:-1].strip()
-                if kind.endswith("*")
-                else name in (*SIZES, *factors) and kind in _ARGUMENTS
-            )
+                fits = name in maps
+            elif kind.endswith("*"):
+                fits = pointers.get(name) == kind[:-1].strip()
+            else:
+                fits = name in (*SIZES, *factors) and kind in _ARGUMENTS
             if not fits:
                 known = [*SIZES, *factors, *(f"{element}* {pointer}" for pointer, element in pointers.items())]
+                known += [f"{TENSOR_MAP} {one}" for one in sorted(maps)]
                 raise UserError(
                     "a library cannot pass this argument", key=f"{key}.launches", found=f"{kind} {name}", accepted=known
                 )
+
+
+def _check_names(kernel: LibraryKernel, key: str) -> None:
+    """Check that requirements and maps depend on sizes alone: a kernel is picked before its launches are known."""
+    texts = {"requires": kernel.requires} if kernel.requires else {}
+    for i, one in enumerate(kernel.tensor_maps):
+        texts |= {f"tensor_maps[{i}].extents[{j}]": text for j, text in enumerate(one.extents)}
+        texts[f"tensor_maps[{i}].leading"] = one.leading
+    for place, text in texts.items():
+        for name in sorted(names_in(text, at=Location("<library>"), key=f"{key}.{place}") - set(SIZES)):
+            raise UserError("an unknown name", key=f"{key}.{place}", found=name, accepted=", ".join(SIZES))
+
+
+def _check_maps(maps: Sequence[LibraryMap], pointers: Mapping[str, str], key: str) -> None:
+    seen: set[str] = set()
+    for i, one in enumerate(maps):
+        if not _NAME.fullmatch(one.name) or one.name in seen or one.name in (*SIZES, *FACTORS, *pointers):
+            raise UserError("not a name of its own", key=f"{key}[{i}].name", found=one.name)
+        seen.add(one.name)
+        if pointers.get(one.of) != one.dtype or one.dtype not in DATA_TYPES:
+            known = [f"{element} {pointer}" for pointer, element in pointers.items()]
+            found = f"{one.dtype} {one.of}"
+            raise UserError("a map of no such matrix or buffer", key=f"{key}[{i}].of", found=found, accepted=known)
+        refused = one.sized((1, 1), ADDRESS_ALIGNMENT).refused(ELEMENT_BYTES[one.dtype])
+        if refused:
+            field_name, found_size, accepted = refused
+            raise UserError(
+                "this tensor map cannot be made", key=f"{key}[{i}].{field_name}", found=found_size, accepted=accepted
+            )
 
 
 def to_json(library: Library) -> str:
@@ -262,12 +349,12 @@ def from_json(text: str, file: Path | str = "<json>") -> Library:
         raise UserError(
             error.message, at=Location(file), key=error.key, found=error.found, accepted=error.accepted
         ) from error
-    if library.schema != SCHEMA:
+    if library.schema not in _READ:
         raise UserError(
             "the library has another version",
             at=Location(file),
             key="schema",
             found=library.schema,
-            accepted=str(SCHEMA),
+            accepted=" or ".join(map(str, _READ)),
         )
     return library

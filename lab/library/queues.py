@@ -11,11 +11,13 @@ import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TypeAlias
 
 from lab.base.errors import Location, UserError
 from lab.library.archive import StoredLibrary
-from lab.library.calls import CallForm, CallPlan, CallStep
+from lab.library.callmaps import MapArgument, place_all
+from lab.library.calls import MAP, CallForm, CallPlan, CallStep
 from lab.library.combine import ENTRY, Combination, combine_ptx, product_form
 from lab.library.driver import FORKS, LEGACY_STREAM, OUT_OF_MEMORY, CudaDriver, DriverError, LaunchConfig, cuda_driver
 from lab.library.operands import Operand
@@ -222,6 +224,13 @@ class LoadedContext:
                 self.driver.allow_shared(function, count)
                 self._allowed[function] = count
 
+    def resident(self, function: int, step: CallStep) -> CallStep:
+        """Return a launch whose grid no longer depends on how many blocks the GPU holds at once."""
+        if step.resident_grid is None:
+            return step
+        count = self.driver.resident_blocks(function, step.block, step.shared_bytes, self.ordinal)
+        return replace(step, grid=step.resident_grid.of(max(1, count)), resident_grid=None)
+
 
 class StreamQueue:
     """Calls on one stream. A lock keeps the launches of one call together, since they share the workspace."""
@@ -354,6 +363,8 @@ class StreamQueue:
     def _launch(self, prepared: _Prepared, pointers: tuple[int, int, int]) -> None:
         launch, words = self._driver.launch, prepared.words
         words[0], words[1], words[2] = pointers
+        if prepared.maps:
+            place_all(prepared.maps, words, self._driver.encode)
         for at, count in prepared.zeroed:
             self._driver.clear(words[at], count, self._stream)
         for configuration, function, arguments in prepared.launches:
@@ -371,6 +382,7 @@ class StreamQueue:
         for function, step in zip(functions, plan.steps, strict=True):
             if step.shared_bytes:
                 self._context.allow_shared(function, step.shared_bytes)
+        plan = replace(plan, steps=tuple(map(self._context.resident, functions, plan.steps)))
         if len(self._prepared) >= _MOST_PREPARED:
             self._prepared.clear()
         made = self._prepared[key] = _Prepared(plan, functions, self._stream)
@@ -427,8 +439,8 @@ class _Prepared:
     """
 
     __slots__ = (
-        "_base", "_factor_words", "_kept", "_offsets", "factors", "kernel", "launches", "scratch_bytes", "words",
-        "zeroed",
+        "_base", "_factor_words", "_kept", "_offsets", "factors", "kernel", "launches", "maps", "scratch_bytes",
+        "words", "zeroed",
     )  # fmt: skip
 
     def __init__(self, plan: CallPlan, functions: Iterable[int], stream: int) -> None:
@@ -440,6 +452,7 @@ class _Prepared:
         self.words = (ctypes.c_uint64 * (len(place) + numbers))()
         self._offsets = [(place[buffer.name], buffer.offset) for buffer in plan.buffers]
         self.zeroed = [(place[buffer.name], buffer.bytes) for buffer in plan.buffers if buffer.zero]
+        self.maps = tuple(MapArgument(one, place[one.of]) for one in plan.tensor_maps)
         self._factor_words: list[tuple[int, str, int, type[int | float]]] = []
         self.launches: list[tuple[int, int, int]] = []
         self._kept: list[object] = []
@@ -454,10 +467,13 @@ class _Prepared:
     def _arguments(
         self, step: CallStep, place: Mapping[str, int], free: int
     ) -> tuple[ctypes.Array[ctypes.c_void_p], int]:
-        at = []
+        at: list[int] = []
+        mapped = [
+            (i, value) for i, (kind, value) in enumerate(zip(step.codes, step.values, strict=True)) if kind == MAP
+        ]
         for name, kind, value in zip(step.names, step.codes, step.values, strict=True):
             if isinstance(value, str):
-                at.append(place[value])
+                at.append(place.get(value, 0))  # of a tensor map, until it is placed
                 continue
             if name in _NUMBERS:
                 code = f"={kind}" if kind in "fd" else f"@{kind}"  # the native one would make infinity of 1e300
@@ -467,7 +483,10 @@ class _Prepared:
             at.append(free)
             free += 1
         start = ctypes.addressof(self.words)
-        return (ctypes.c_void_p * len(at))(*(start + 8 * i for i in at)), free
+        made = (ctypes.c_void_p * len(at))(*(start + 8 * i for i in at))
+        for i, name in mapped:
+            next(one for one in self.maps if one.described.name == name).places.append((made, i))
+        return made, free
 
     def place(self, base: int) -> None:
         """Let the scratch buffers begin at an address."""

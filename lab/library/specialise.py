@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, evaluate, names_in
 from lab.base.yamlfile import Key, dotted
+from lab.hardware.tensormaps import MOST_BOX, SWIZZLES
 from lab.library.meaning import Meaning, interpreted
-from lab.library.package import FACTORS, SIZES, LibraryBuffer, LibraryKernel, LibraryLaunch
-from lab.templates.front_matter import Template
+from lab.library.package import FACTORS, SIZES, LibraryBuffer, LibraryKernel, LibraryLaunch, LibraryMap
+from lab.operators.gemm import GemmProblem
+from lab.templates.front_matter import TENSOR_MAP, Template
 from lab.templates.instance import Instance
+from lab.templates.launches import RESIDENT_BLOCKS
 from lab.templates.sequence import (
     CARVEOUTS,
     Condition,
@@ -30,6 +33,7 @@ from lab.templates.sequence import (
 )
 
 _RUN_TIME = frozenset((*SIZES, *FACTORS))
+_IN_A_GRID = _RUN_TIME | {RESIDENT_BLOCKS}
 
 
 def kernel(
@@ -49,7 +53,10 @@ def kernel(
         UserError: An expression uses a name that is known neither now nor when the kernel is launched, or an operation
             on sizes that C lacks.
     """
-    names = Instance(template, parameters, {"dtype": dtype, "layout": layout}).names
+    problem = GemmProblem.of({"m": 1, "n": 1, "k": 1, "dtype": dtype, "layout": layout})
+    names = Instance(
+        template, parameters, {key: value for key, value in problem.items() if isinstance(value, str)}
+    ).names
     scope = Scope(names, frozenset(), lambda path: template.document.at(*path), dtype)
     known = {name: value for name, value in names.items() if isinstance(value, bool | int | float | str)}
     special = _Specialiser(known, template)
@@ -58,14 +65,18 @@ def kernel(
         for one in buffers(template.declares)
     )
     absent = frozenset(buffer.name for buffer in workspace if buffer.elements == "0")
-    launches = (special.launch(one, scope) for one in declared(template.declares))
+    made = (special.launch(one, scope) for one in declared(template.declares))
+    launches = without((launch for launch in made if launch is not None), absent)
+    taken = dict.fromkeys(one for launch in launches for one, kind in launch.arguments if kind == TENSOR_MAP)
     return LibraryKernel(
         name,
         cubin,
         template.name,
         dict(parameters),
-        without((launch for launch in launches if launch is not None), absent),
+        launches,
         tuple(buffer for buffer in workspace if buffer.name not in absent),
+        tuple(special.tensor_map(one, scope) for one in taken),
+        special.requirements(),
     )
 
 
@@ -76,15 +87,15 @@ class _Specialiser:
     known: Mapping[str, Scalar]
     template: Template
 
-    def __call__(self, expression: Expression, path: Key) -> str:
-        """Return the expression with sizes and factors as its only names."""
+    def __call__(self, expression: Expression, path: Key, later: frozenset[str] = _RUN_TIME) -> str:
+        """Return the expression with sizes and factors as its only names, and what else is known `later`."""
         if not isinstance(expression, str):
             return literal(expression)
         at, key = self.template.document.at(*path), dotted(path)
         used = names_in(expression, at=at, key=key)
-        unknown = sorted(used - self.known.keys() - _RUN_TIME)
+        unknown = sorted(used - self.known.keys() - later)
         if unknown:
-            accepted = sorted([*self.known, *_RUN_TIME])
+            accepted = sorted([*self.known, *later])
             raise UserError("a library cannot know this name", at=at, key=key, found=unknown[0], accepted=accepted)
         return interpreted(expression, _Specialised(self.known, at, key), at=at, key=key).text
 
@@ -93,7 +104,7 @@ class _Specialiser:
         when = self._condition(one.conditions)
         if when == "false":
             return None
-        grid = xyz([self(size, (*one.path, "grid", i)) for i, size in enumerate(one.grid)], "1")
+        grid = xyz([self(size, (*one.path, "grid", i), _IN_A_GRID) for i, size in enumerate(one.grid)], "1")
         block = xyz([self(size, (*one.path, "block", i)) for i, size in enumerate(one.block)], "1")
         shared = self(one.shared_bytes, (*one.path, "shared_bytes"))
         self._check_carveout(one)
@@ -103,6 +114,30 @@ class _Specialiser:
             for word in scope.words(name, (*one.path, "arguments", name))
         )
         return LibraryLaunch(one.entry, grid, block, shared, arguments, "" if when == "true" else when)
+
+    def tensor_map(self, name: str, scope: Scope) -> LibraryMap:
+        """Specialise a tensor map, whose box no size may decide."""
+        declares, path = self.template.declares.tensor_maps[name], ("tensor_maps", name)
+        first, second = (self(size, (*path, "extents", i)) for i, size in enumerate(declares.extents))
+        rows, columns = (scope.size(size, (*path, "box", i), most=MOST_BOX) for i, size in enumerate(declares.box))
+        return LibraryMap(
+            name,
+            " ".join(scope.words(declares.of, (*path, "of"))),
+            scope.typed(declares.type),
+            (first, second),
+            self(declares.leading, (*path, "leading")),
+            (rows, columns),
+            scope.size(declares.swizzle, (*path, "swizzle"), most=max(SWIZZLES)),
+        )
+
+    def requirements(self) -> str:
+        """Return what the template requires of sizes; what it requires of parameters alone holds for a kernel."""
+        parts = []
+        for i, one in enumerate(self.template.declares.requires):
+            at, path = self.template.document.at("requires", i), ("requires", i)
+            if names_in(one.that, at=at, key=dotted(path)) & _RUN_TIME:
+                parts.append(f"({self(one.that, path)})")
+        return " and ".join(part for part in parts if part != "(true)")
 
     def _check_carveout(self, one: DeclaredLaunch) -> None:
         """Refuse a carve-out: a library's calls set none."""
@@ -179,6 +214,8 @@ class _Specialised(Meaning[_Term]):
         return self._made(f"{value.text}[{index.text}]", value, index)
 
     def _made(self, text: str, *parts: _Term) -> _Term:
+        if text in ("true", "false"):  # of `and` or `or` whose other side decides nothing
+            return _Term(text, known=True)
         if not all(part.known for part in parts):
             return _Term(text, known=False)
         return _Term(literal(evaluate(text, {}, at=self.at, key=self.key)), known=True)

@@ -96,6 +96,30 @@ class Logic:
             raise UserError("exact sizes are not in order", key="exact", accepted="ascending m, n, k, each once")
 
     @cached_property
+    def picks(self) -> frozenset[int]:
+        """Numbers of the kernels that some size gets."""
+        ends = (self.root, *(to for split in self.splits for to in (split.below, split.rest)))
+        return frozenset([~to for to in ends if to < 0]) | {exact.kernel for exact in self.exact}
+
+    def renumbered(self, kernels: tuple[str, ...]) -> Logic:
+        """Return the same logic with other numbers.
+
+        Args:
+            kernels: Names by their new numbers, this logic's among them.
+        """
+        number = [kernels.index(name) for name in self.kernels]
+
+        def moved(to: int) -> int:
+            return to if to >= 0 else ~number[~to]
+
+        return Logic(
+            kernels,
+            moved(self.root),
+            tuple(Split(s.axis, s.threshold, moved(s.below), moved(s.rest)) for s in self.splits),
+            tuple(Exact(e.m, e.n, e.k, number[e.kernel]) for e in self.exact),
+        )
+
+    @cached_property
     def _exact(self) -> dict[Size, int]:
         return {(e.m, e.n, e.k): e.kernel for e in self.exact}
 

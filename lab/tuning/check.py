@@ -10,14 +10,17 @@ from lab.base.expressions import Scalar
 from lab.base.sizes import Size
 from lab.gpu.process.cards import Cards, Surveyed
 from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Survey, SurveyPolicy, room
+from lab.hardware.gpus import from_description
 from lab.library.archive import StoredLibrary
 from lab.library.calls import launches
 from lab.library.checked import CheckedSize
 from lab.library.expected import expected_ms
 from lab.library.package import SIZES, Library
+from lab.library.picking import picked
 from lab.operators.gemm import GemmProblem
 from lab.store.tuning_model import ProblemType
-from lab.templates.launches import Launches
+from lab.templates.launches import BuiltLaunch, Launches, Residency
+from lab.toolchain.cubin import image
 from lab.tuning.product import product
 
 _AHEAD = 8
@@ -51,8 +54,8 @@ def check(
     """
     library = stored.library
     of = ProblemType(library.dtype, library.layout)
-    picked = [_picked(library, of, size) for size in sizes]
-    ground = _ground(of, picked, seed)
+    picks = [_picked(stored, of, size, cards) for size in sizes]
+    ground = _ground(of, picks, seed)
     waiting: list[tuple[_Picked, Future[Surveyed]]] = []
     rows: list[CheckedSize] = []
 
@@ -61,7 +64,7 @@ def check(
         rows.append(_row(library, one, future.result()))
         done(rows[-1])
 
-    for one in picked:
+    for one in picks:
         # a worker keeps machine code by name, and libraries of several layouts have kernels of one name
         name = f"{library.layout} {library.kernels[one.number].name}"
         contestant = Entrant(name, one.launches)
@@ -84,10 +87,15 @@ class _Picked:
     launches: Launches
 
 
-def _picked(library: Library, of: ProblemType, size: Size) -> _Picked:
-    problem, number = product(of, size), library.logic.select(*size)
+def _picked(stored: StoredLibrary, of: ProblemType, size: Size, cards: Cards) -> _Picked:
+    library = stored.library
+    problem, number = product(of, size), picked(library, *size)
     point: dict[str, Scalar] = {name: problem[name] for name in (*SIZES, *library.factors)}
-    return _Picked(size, problem, number, launches(library, number, point))
+    made = launches(library, number, point)
+    if made.wait_for_occupancy:
+        uses = image.kernels(stored.cubins[library.kernels[number].cubin])
+        made = made.built(BuiltLaunch(residency=Residency(from_description(cards.cards[0].description), uses)))
+    return _Picked(size, problem, number, made)
 
 
 def _row(library: Library, one: _Picked, surveyed: Surveyed) -> CheckedSize:

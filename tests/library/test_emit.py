@@ -9,13 +9,14 @@ import subprocess
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from library_support import invented_grid, invented_library, random_sizes, small_library
+from library_support import invented_grid, invented_library, mapped_library, random_sizes, small_library
 
 from lab.base.errors import UserError
 from lab.library import dispatch
 from lab.library.emit import Selection, to_python, to_source, write
 from lab.library.grid import Grid
 from lab.library.package import SCHEMA, from_json, to_json
+from lab.library.picking import picked
 from lab.library.specialise import kernel
 from lab.library.tree import build
 from lab.templates import front_matter as kernels
@@ -199,3 +200,32 @@ def test_kernels_of_real_templates_compile_without_warnings(tmp_path, layout):
     )
     assert set(logic.kernels) == set(names)
     assert compiled(library, tmp_path) == (0, "")
+
+
+@needs_gcc
+@pytest.mark.parametrize("selection", Selection)
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+def test_what_kernels_require_decides_alike_in_c_python_and_json(tmp_path, selection, layout):
+    library = mapped_library(layout)
+    write(library, cubins(library), tmp_path, selection)
+    sizes = [tuple(size) for size in random_sizes(2000, 3).tolist()]
+    sizes += [(m, n, k) for m in (1, 4, 299, 300, 304) for n in (2, 4) for k in (3, 4)]
+    names = [library.kernels[picked(library, *size)].name for size in sizes]
+    assert set(names) == {"mapped", "small", "large"}
+    assert asked_of_c(tmp_path, sizes) == names == asked_of_python(library, sizes)
+    assert from_json(to_json(library)) == library
+
+
+@needs_gcc
+@pytest.mark.parametrize("selection", Selection)
+def test_c_with_tensor_maps_compiles_without_warnings(tmp_path, selection):
+    assert compiled(mapped_library(), tmp_path, selection) == (0, "")
+
+
+def test_c_counts_resident_blocks_for_one_block_alone():
+    library = mapped_library()
+    mapped = library.kernels[0]
+    launch = dataclasses.replace(mapped.launches[0], block=("m", "1", "1"))
+    changed = dataclasses.replace(mapped, launches=(launch,))
+    with pytest.raises(UserError, match="C counts the blocks"):
+        to_source(dataclasses.replace(library, kernels=(changed, *library.kernels[1:])))

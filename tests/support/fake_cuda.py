@@ -19,8 +19,8 @@ SCRATCH = 1 << 30
 
 NOT_PERMITTED = 900
 
-SIGNATURES = {"part": "iiifPiPifPi", "reduce": "PPl", "combine": "IIIPfPPfP"}
-"""Arguments of the kernels of `library_support.small_library`, and of `lab.library.combine`."""
+SIGNATURES = {"part": "iiifPiPifPi", "reduce": "PPl", "combine": "IIIPfPPfP", "mapped": "iMMP"}
+"""Arguments of the kernels of `library_support` and of `lab.library.combine`; M for a tensor map."""
 
 
 @dataclass
@@ -64,6 +64,7 @@ class FakeCuda:
         self.fails: dict[str, int] = {}
         self.called: list[str] = []
         self.room = 1 << 40
+        self.cluster, self.clusters = 0, 0
         self._names: list[str] = []
         self._allocations = 0
 
@@ -182,11 +183,36 @@ class FakeCuda:
         codes = SIGNATURES[entry]
         places = (ctypes.c_uint64 * len(codes)).from_address(arguments)
         values = tuple(
-            struct.unpack(f"@{code}", ctypes.string_at(place, struct.calcsize(code)))[0]
+            tuple((ctypes.c_uint64 * 8).from_address(place))
+            if code == "M"
+            else struct.unpack(f"@{code}", ctypes.string_at(place, struct.calcsize(code)))[0]
             for code, place in zip(codes, places, strict=True)
         )
         geometry = tuple(made.grid), tuple(made.block), made.shared_bytes
         self.log.append((entry, *geometry, made.stream or 0, values))
+
+    def do_cuDeviceGetAttribute(self, out, attribute, ordinal):
+        assert attribute == 16
+        out._obj.value = 132
+
+    def do_cuOccupancyMaxActiveBlocksPerMultiprocessor(self, out, function, threads, shared):
+        self.log.append(("occupancy", self._names[function - 1], threads, shared))
+        out._obj.value = 2
+
+    def do_cuFuncGetAttribute(self, out, attribute, function):
+        assert attribute in (11, 12, 13)
+        out._obj.value = 0 if not self.cluster else self.cluster if attribute == 11 else 1
+
+    def do_cuOccupancyMaxActiveClusters(self, out, function, configuration):
+        made = LaunchConfig.from_address(configuration)
+        assert tuple(made.grid) == (self.cluster, 1, 1)
+        out._obj.value = self.clusters
+
+    def do_cuTensorMapEncodeTiled(self, room, dtype, rank, address, extents, strides, box, steps, *modes):
+        assert room.value % 64 == 0
+        self.log.append(("encode", address.value))
+        words = (dtype.value, address.value, *extents, *strides, *box, modes[1].value)
+        (ctypes.c_uint64 * len(words)).from_address(room.value)[:] = words
 
     def _handle(self, name: str) -> int:
         self._names.append(name)

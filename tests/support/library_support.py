@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from lab.base.sizes import Size
-from lab.library.grid import Grid
-from lab.library.package import Library, LibraryBuffer, LibraryKernel, LibraryLaunch, TimesKind
-from lab.library.tree import Logic, build, evaluate
+from lab.library.grid import Grid, Loss
+from lab.library.package import Library, LibraryBuffer, LibraryKernel, LibraryLaunch, LibraryMap, TimesKind
+from lab.library.tree import Exact, Logic, Split, build, evaluate
 
 TILES = ((16, 16), (32, 64), (64, 32), (128, 128), (256, 128))
 
@@ -107,3 +107,29 @@ class OnGpu:
 
 def fortran(rows, columns, dtype="float32"):
     return np.zeros((rows, columns), dtype, order="F")
+
+
+def mapped_kernel() -> LibraryKernel:
+    """One whose blocks stay, with maps of A and of a scratch buffer; it takes columns of whole 16 bytes alone."""
+    maps = (
+        LibraryMap("a_map", "A", "float32", ("m", "k"), "lda", (32, 8)),
+        LibraryMap("b_map", "packed", "float32", ("n", "k"), "(ceil_div(n, 4) * 4)", (16, 8), 64),
+    )
+    arguments = (("m", "int32"), ("a_map", "tensor_map"), ("b_map", "tensor_map"), ("C", "float32*"))
+    grid = ("min((ceil_div(m, 32) * ceil_div(n, 16)), resident_blocks)", "1", "1")
+    step = LibraryLaunch("mapped", grid, ("64", "2", "1"), "65536", arguments)
+    scratch = (LibraryBuffer("packed", "float32", "((ceil_div(n, 4) * 4) * k)"),)
+    return LibraryKernel(
+        "mapped", "mapped.cubin", "invented.cu.j2", {}, (step,), scratch, maps, "((lda % 4) == 0) and ((ldc % 4) == 0)"
+    )
+
+
+def mapped_library(layout: str = "nn") -> Library:
+    """The mapped kernel for all sizes; where it cannot take the operands, one of two that can, by m."""
+    names = ("mapped", "small", "large")
+    logic, general = Logic(names, ~0), Logic(names, 0, (Split(0, 300, ~1, ~2),), (Exact(1, 2, 3, 2),))
+    kernels = (mapped_kernel(), invented_kernel("small"), invented_kernel("large"))
+    return Library(
+        "sgemm", "float32", layout, "sm_90a", TimesKind.PREDICTED, "invented", kernels, logic,  # type: ignore[arg-type]
+        Loss(0.0, 0.0, (1, 1, 1), 1), general=general,
+    )  # fmt: skip

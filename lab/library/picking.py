@@ -1,0 +1,62 @@
+"""Which of a library's kernels a call gets: by its size, and by what the kernels require of it.
+
+The logic knows sizes alone. A kernel that it picks may require more, as that columns begin at multiples of 16 bytes for
+tensor maps; where that does not hold, the general logic picks another one, of kernels that take whatever comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lab.base.errors import Location
+from lab.base.expressions import Scalar, evaluate
+from lab.library.package import SIZES, Library, LibraryKernel
+
+
+def pick(library: Library, point: Mapping[str, Scalar]) -> int:
+    """Return the number of the kernel for a call.
+
+    Args:
+        library: The library.
+        point: m, n, k and the leading dimensions.
+
+    Raises:
+        UserError: It is not a size.
+    """
+    m, n, k = int(point["m"]), int(point["n"]), int(point["k"])
+    number = library.logic.select(m, n, k)
+    if library.general is None or fits(library.kernels[number], point):
+        return number
+    return library.general.select(m, n, k)
+
+
+def picked(library: Library, m: int, n: int, k: int) -> int:
+    """Return the number of the kernel for matrices without padding.
+
+    Raises:
+        UserError: It is not a size.
+    """
+    number = library.logic.select(m, n, k)
+    if library.general is None:
+        return number
+    return pick(library, dict(zip(SIZES, (m, n, k, *least_leading(library.layout, m, n, k)), strict=True)))
+
+
+def fits(kernel: LibraryKernel, point: Mapping[str, Scalar]) -> bool:
+    """Return whether a kernel's requirements hold of m, n, k and the leading dimensions."""
+    if not kernel.requires:
+        return True
+    names = {name: point[name] for name in SIZES}
+    return bool(evaluate(kernel.requires, names, at=Location(kernel.name), key="requires"))
+
+
+def least_leading(layout: str, m: int, n: int, k: int) -> tuple[int, int, int]:
+    """Return the leading dimensions of A, B and C without padding.
+
+    Args:
+        layout: BLAS letters of A and B.
+        m: Rows of C.
+        n: Columns of C.
+        k: Length of the sums.
+    """
+    return m if layout[0] == "n" else k, k if layout[1] == "n" else n, m
