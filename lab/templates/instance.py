@@ -9,7 +9,7 @@ from typing import Self
 
 from lab.base.elements import ELEMENT_BYTES
 from lab.base.errors import Location
-from lab.base.expressions import Scalar, evaluate
+from lab.base.expressions import Scalar, evaluate, names_in
 from lab.base.yamlfile import Key
 from lab.hardware.tensormaps import SWIZZLES, TensorMap
 from lab.templates.front_matter import C_TYPES, NO_VALUE, TENSOR_MAP, Requirement, Template
@@ -77,14 +77,21 @@ class Instance:
         """`names` and the sizes of the problem: what geometry and requirements may refer to."""
         return {**self.problem, **self.names}
 
-    def unmet(self) -> Requirement | None:
+    def unmet(self, *, sizes: bool = True) -> Requirement | None:
         """Return the first of the template's requirements that is not met; None when all are met.
+
+        Args:
+            sizes: Look at requirements that depend on the problem's numbers, too; without them, what is met is met at
+                any size.
 
         Raises:
             UserError: A requirement's expression fails.
         """
+        numbers = self._scope.sizes
         for i, requirement in enumerate(self.template.declares.requires):
             at = self.template.document.at("requires", i)
+            if not sizes and numbers & names_in(requirement.that, at=at, key=f"requires[{i}]"):
+                continue
             if not evaluate(requirement.that, self.all_names, at=at, key=f"requires[{i}]"):
                 return requirement
         return None

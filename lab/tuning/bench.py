@@ -97,8 +97,10 @@ def _missing(ledger: Ledger, stage: TimingStage, task: TimingTask) -> tuple[Kern
     return tuple(one for one in task.kernels if ledger.of(stage, one.facts.id, task.size) is None)
 
 
-def _not_built(kernels: Iterable[Kernel], kind: Kind) -> dict[str, Timed]:
-    return {one.facts.id: Timed(None, kind, failure=one.facts.failure) for one in kernels if one.facts.failure}
+def _not_timed(kernels: Iterable[Kernel], size: Size, kind: Kind) -> dict[str, Timed]:
+    """Kernels that were not built, or do not compute the size, with the reason."""
+    reasons = {one.facts.id: one.facts.failure or one.refused(size) for one in kernels}
+    return {identity: Timed(None, kind, failure=reason) for identity, reason in reasons.items() if reason}
 
 
 @dataclass
@@ -124,7 +126,7 @@ class PredictedBench:
         del of, drop, baseline
         for task in tasks:
             missing = _missing(self.ledger, stage, task)
-            found = _not_built(missing, self.kind)
+            found = _not_timed(missing, task.size, self.kind)
             for one in missing:
                 if one.facts.id not in found:
                     found[one.facts.id] = self._timed(one, task.size)
@@ -241,10 +243,10 @@ class MeasuredBench:
         *,
         baseline: bool,
     ) -> _Asked | None:
-        """What is missing at a size; kernels that were not built are written at once. None where nothing is missing."""
+        """What is missing at a size; kernels that cannot be timed are written at once. None where nothing is."""
         ledger, beside = self.ledger, baseline_id(of.label)
         missing = _missing(ledger, stage, task)
-        if failed := _not_built(missing, self.kind):
+        if failed := _not_timed(missing, task.size, self.kind):
             ledger.write(stage, task.size, failed)
         runs = tuple(one for one in missing if one.facts.id not in failed)
         wants_baseline = baseline and ledger.of(stage, beside, task.size) is None
@@ -252,7 +254,8 @@ class MeasuredBench:
             return None
         home = self._home(stage, of, task)
         if home and home not in {card.id for card in self.cards.cards}:
-            home, runs, wants_baseline = "", tuple(one for one in task.kernels if not one.facts.failure), baseline
+            unable = _not_timed(task.kernels, task.size, self.kind)
+            home, runs, wants_baseline = "", tuple(one for one in task.kernels if one.facts.id not in unable), baseline
         order = Survey(
             ground=ground,
             problem=product(of, task.size),
@@ -324,7 +327,10 @@ def ground_of(of: ProblemType, tasks: Sequence[TimingTask], seed: int) -> Ground
     extremes.add(max(sizes, key=lambda size: (size[k], size[m] * size[n])))
     built = {one.facts.id: one for task in tasks for one in task.kernels if not one.facts.failure}
     workspaces = [
-        sum(room(buffer) for buffer in one.launches(size).workspace) for size in extremes for one in built.values()
+        sum(room(buffer) for buffer in one.launches(size).workspace)
+        for size in extremes
+        for one in built.values()
+        if not one.refused(size)
     ]
     elements = (max(m * k for m, _, k in sizes), max(k * n for _, n, k in sizes), max(m * n for m, n, _ in sizes))
     return Ground(of.dtype, elements, max(workspaces, default=0), seed)

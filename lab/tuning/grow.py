@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 
+from lab.base.errors import Location, UserError
 from lab.base.sizes import Size
 from lab.library import emit, specialise
-from lab.library.arrays import blocks
-from lab.library.grid import Grid, Loss
+from lab.library.arrays import blocks, takes
+from lab.library.grid import Grid, Loss, loss_of
 from lab.library.interpolation import Filled, Stair, fill
 from lab.library.package import Library, LibraryKernel, MeasuredSize, TimesKind
-from lab.library.tree import Logic, build, evaluate
+from lab.library.tree import Logic, build
 from lab.measured.timing import Kind
 from lab.store.tuning_model import LibraryFacts, ProblemType, TimingStage, baseline_id
 from lab.tuning.bench import TimingTask
 from lab.tuning.choose import halving
 from lab.tuning.file.load import Tuning
+from lab.tuning.general import Requiring
 from lab.tuning.kernels import Kernel
 from lab.tuning.race import FinalStep, TuningContext, times_at
 
@@ -39,11 +41,19 @@ class Grown:
         logic: What picks a kernel.
         over: Measured sizes and times that it was grown over.
         interpolated: Sizes between them whose times were interpolated.
+        requiring: The kernels that cannot take every size, and what picks another one; None where all can.
     """
 
     logic: Logic
     over: Grid
     interpolated: int
+    requiring: Requiring | None = None
+
+    def pick(self, size: Size) -> str:
+        """Return the name of the kernel that runs at a size, of matrices without padding."""
+        if self.requiring is None:
+            return self.logic.kernels[self.logic.select(*size)]
+        return self.requiring.pick(self.logic, size)
 
 
 @dataclass(frozen=True)
@@ -82,7 +92,7 @@ def library(context: TuningContext, final: FinalStep, folder: Path, source: str)
         return None
     picked = {one.facts.name: one for one in final.kernels if one.facts.name in grown.logic.kernels}
     if held:
-        _time_held_out(context, final, grown.logic, picked, held)
+        _time_held_out(context, final, grown, picked, held)
     times = TimesKind.MEASURED if context.bench.kind is Kind.MEASURED else TimesKind.PREDICTED
     cubins = {name: picked[name].cubin for name in grown.logic.kernels}
     where = folder / f"{asked.name}_{final.type.layout}"
@@ -124,6 +134,7 @@ def write(
         loss=facts.loss,
         held_out=facts.held_out,
         measured=_measured(context, final, grown),
+        general=grown.requiring.general if grown.requiring else None,
     )
     asked = context.tuning.library
     emit.write(made, cubins, folder, emit.Selection(asked.selection) if asked else emit.Selection.NESTED)
@@ -131,11 +142,11 @@ def write(
 
 
 def _time_held_out(
-    context: TuningContext, final: FinalStep, logic: Logic, picked: dict[str, Kernel], held: Sequence[Size]
+    context: TuningContext, final: FinalStep, grown: Grown, picked: dict[str, Kernel], held: Sequence[Size]
 ) -> None:
     """Time the library's kernels at sizes that it is not grown over."""
     # the time of the picked kernel decides what is lost, so it is never that of a first sample alone
-    ids = [frozenset({picked[logic.kernels[logic.select(*size)]].facts.id}) for size in held]
+    ids = [frozenset({picked[grown.pick(size)].facts.id}) for size in held]
     tasks = [TimingTask(size, tuple(picked.values()), kept) for size, kept in zip(held, ids, strict=True)]
     context.bench.run(TimingStage.HELD_OUT, final.type, tasks, drop=context.drop, baseline=False)
 
@@ -156,28 +167,62 @@ def _measured(context: TuningContext, final: FinalStep, grown: Grown) -> tuple[M
 def grow(context: TuningContext, final: FinalStep) -> Grown | None:
     """Grow the logic over all known times, those of sizes between the ranges' included.
 
+    Where some kernels cannot take every size, a general logic is grown first, over the others. At a size that a kernel
+    cannot take, picking it costs what the general logic's pick takes there, as it will when the library is called.
+
     Args:
         context: The run; its file says how much a split must gain.
         final: Kernels and sizes.
 
     Returns:
         None where no kernel has a time, or the file asks for no library.
+
+    Raises:
+        UserError: Kernels have requirements and none is without.
     """
+    launched = {one.facts.name: _launched(one, final.type) for one in final.kernels if not one.facts.failure}
+    asking = {name: made for name, made in launched.items() if made.requires}
+    if not asking:
+        return _grown(context, final, None)
+    able = tuple(one for one in final.kernels if one.facts.name not in asking)
+    general = _grown(context, replace(final, kernels=able), None)
+    if general is None:
+        if context.tuning.library is None or not any(times_at(final, context.ledger, size) for size in final.sizes.all):
+            return None
+        raise UserError(
+            "the library would have no kernel for sizes that meet no requirement",
+            at=Location(context.tuning.file),
+            key="groups",
+            found=sorted({made.template for made in asking.values()}),
+            accepted="a further group whose kernels take every size, as those of hgemm/v1_ldmatrix.cu.j2 do",
+        )
+    found = _grown(context, final, Requiring(asking, final.type.layout, general.logic))
+    if found is None or found.requiring is None or not asking.keys() & set(found.logic.kernels):
+        return general
+    names = tuple(dict.fromkeys((*found.logic.kernels, *general.logic.kernels)))
+    requiring = replace(found.requiring, general=general.logic.renumbered(names))
+    return replace(found, logic=found.logic.renumbered(names), requiring=requiring)
+
+
+def _grown(context: TuningContext, final: FinalStep, requiring: Requiring | None) -> Grown | None:
+    """Grow one logic over the times of the kernels."""
     asked = context.tuning.library
     if asked is None:
         return None
     measured, exact = (_grid(context, final, sizes) for sizes in (final.sizes.ranges, final.sizes.exact))
     if measured is None:
-        return Grown(build(None, exact, tolerance=asked.tolerance), exact, 0) if exact else None
+        return Grown(build(None, exact, tolerance=asked.tolerance), exact, 0, requiring) if exact else None
     _, refined = _between(final.sizes.ranges, context.tuning)
     between = _grid(context, final, refined, TimingStage.REFINED)
     if between is not None:
         measured = _joined(measured, between)
     filled = _filled(context, final, measured)
-    if filled is None:
-        return Grown(build(measured, exact, tolerance=asked.tolerance), measured, 0)
-    logic = build(filled.grid, exact, tolerance=asked.tolerance, edges=filled.edges)
-    return Grown(logic, measured, len(filled.grid.sizes) - len(measured.sizes))
+    over, edges, interpolated = measured, None, 0
+    if filled is not None:
+        over, edges, interpolated = filled.grid, filled.edges, len(filled.grid.sizes) - len(measured.sizes)
+    if requiring is not None:
+        over = requiring.with_others(over)
+    return Grown(build(over, exact, tolerance=asked.tolerance, edges=edges), measured, interpolated, requiring)
 
 
 def facts_of(context: TuningContext, final: FinalStep, grown: Grown) -> LibraryFacts:
@@ -189,16 +234,16 @@ def facts_of(context: TuningContext, final: FinalStep, grown: Grown) -> LibraryF
         splits=len(logic.splits),
         exact=len(logic.exact),
         interpolated=grown.interpolated,
-        loss=evaluate(logic, grown.over),
-        held_out=_held_out_loss(context, final, logic),
+        loss=loss_of(grown.over, [grown.pick(size) for size in grown.over.sizes]),
+        held_out=_held_out_loss(context, final, grown),
     )
 
 
-def _held_out_loss(context: TuningContext, final: FinalStep, logic: Logic) -> Loss | None:
+def _held_out_loss(context: TuningContext, final: FinalStep, grown: Grown) -> Loss | None:
     """What the logic loses over sizes that it was not grown over; None where none has a time."""
     held, _ = _between(final.sizes.ranges, context.tuning)
     grid = _grid(context, final, held, TimingStage.HELD_OUT)
-    return evaluate(logic, grid) if grid else None
+    return loss_of(grid, [grown.pick(size) for size in grid.sizes]) if grid else None
 
 
 def _launched(one: Kernel, of: ProblemType) -> LibraryKernel:
@@ -223,11 +268,12 @@ def _between(ranges: Sequence[Size], tuning: Tuning) -> tuple[tuple[Size, ...], 
 
 def _filled(context: TuningContext, final: FinalStep, measured: Grid) -> Filled | None:
     """The measured sizes, and interpolated times of those between."""
-    stairs = {
-        one.facts.name: Stair(partial(blocks, _launched(one, final.type)), one.facts.blocks_per_sm, one.facts.cluster)
-        for one in final.kernels
-        if one.facts.name in measured.kernels and one.facts.blocks_per_sm
-    }
+    stairs = {}
+    for one in final.kernels:
+        if one.facts.name in measured.kernels and one.facts.blocks_per_sm:
+            made = _launched(one, final.type)
+            able = partial(takes, made, final.type.layout) if made.requires else None
+            stairs[one.facts.name] = Stair(partial(blocks, made), one.facts.blocks_per_sm, one.facts.cluster, able)
     cold = {
         size
         for stage in (TimingStage.FINAL, TimingStage.REFINED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from lab.base.elements import ELEMENT_BYTES
 from lab.base.executor import Executor
@@ -18,7 +19,7 @@ from lab.stages.batches import BatchSizes, BuildFunction, build_each
 from lab.stages.build import BuildFailure, BuildTask, Built, build
 from lab.store.tuning_model import KernelFacts
 from lab.templates.instance import Instance
-from lab.templates.launches import Launch, Launches
+from lab.templates.launches import BuiltLaunch, Launch, Launches, Residency
 from lab.toolchain.base import CompileRequest, Toolchain
 from lab.toolchain.cubin import image
 from lab.toolchain.includes import gather
@@ -41,6 +42,8 @@ class Kernel:
         cubin: Machine code; empty where the build failed.
         names: The names that its template's expressions can use at compile time.
         loops: Entry points that multiply, with what the model of `lab.tuning.predicted` needs of each.
+        residency: The GPU and what the kernel's entry points take of it, for grids that depend on both; None where the
+            build failed.
     """
 
     candidate: Candidate
@@ -48,11 +51,24 @@ class Kernel:
     cubin: bytes
     names: Mapping[str, object]
     loops: Mapping[str, ProductLoop]
+    residency: Residency | None = None
+
+    def refused(self, size: Size) -> str:
+        """Return what the template requires that a size does not meet; empty where the kernel computes it."""
+        if size not in self._refusals:
+            found = _instance(self.candidate, size).unmet()
+            self._refusals[size] = f"not for this size: {found.that} ({found.because})" if found else ""
+        return self._refusals[size]
+
+    @cached_property
+    def _refusals(self) -> dict[Size, str]:
+        """What was found out, since every step of a run asks."""
+        return {}
 
     def launches(self, size: Size) -> Launches:
-        """Return what is launched at a size."""
-        one = self.candidate
-        return Instance(one.group.template, one.parameters, product(one.group.type, size)).launches
+        """Return what is launched at a size that the kernel computes."""
+        made = _instance(self.candidate, size).launches
+        return made.built(BuiltLaunch(residency=self.residency)) if made.wait_for_occupancy else made
 
     def predicted_ms(self, size: Size, gpu: Gpu) -> float | None:
         """Return the time in ms that the model predicts; None where no entry point that is launched multiplies."""
@@ -178,7 +194,8 @@ class Workshop:
             if not loops:  # the first probe's is the entry point for aligned sizes
                 facts = _with_resources(facts, self.gpu, outcome, step)
             loops.setdefault(step.entry, found)
-        return Kernel(one, facts, outcome.build.cubin, names, loops)
+        residency = Residency(self.gpu, outcome.build.resources)
+        return Kernel(one, facts, outcome.build.cubin, names, loops, residency)
 
 
 def _with_resources(facts: KernelFacts, gpu: Gpu, outcome: Built, step: Launch) -> KernelFacts:
@@ -198,9 +215,11 @@ def _with_resources(facts: KernelFacts, gpu: Gpu, outcome: Built, step: Launch) 
     )
 
 
+def _instance(one: Candidate, size: Size) -> Instance:
+    return Instance(one.group.template, one.parameters, product(one.group.type, size))
+
+
 def _probes(one: Candidate) -> tuple[Launch, ...]:
-    """Return everything that is launched at the sizes of `_PROBES`, in their order."""
-    template, kind = one.group.template, one.group.type
-    return tuple(
-        step for size in _PROBES for step in Instance(template, one.parameters, product(kind, size)).launches.steps
-    )
+    """Return everything that is launched at the sizes of `_PROBES` that the kernel computes, in their order."""
+    instances = [_instance(one, size) for size in _PROBES]
+    return tuple(step for instance in instances if instance.unmet() is None for step in instance.launches.steps)

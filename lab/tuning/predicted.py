@@ -28,9 +28,10 @@ from dataclasses import dataclass
 
 from lab.base.elements import ELEMENT_BYTES, arithmetic_of, operations
 from lab.base.sizes import Size
-from lab.base.warp import SECTOR_BYTES
+from lab.base.warp import SECTOR_BYTES, WARP_SIZE
 from lab.hardware.gpus import Gpu
 from lab.hardware.occupancy import ResourceUse, occupancy
+from lab.isa.matrix import matrix_products
 from lab.isa.mix import KernelMix
 from lab.predict.bounds import LaunchFacts, predict
 from lab.store.tuning_model import block_tile
@@ -41,7 +42,7 @@ L2_BYTES_PER_CYCLE = SECTOR_BYTES
 """Of one SM: a sector."""
 _FMA_CLASS = "fma"
 
-_LOOP_BOUNDS = frozenset({"issue slots", "shared memory", "memory pipe"})
+_LOOP_BOUNDS = frozenset({"issue slots", "shared memory", "memory pipe", "tensor cores"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class ProductLoop:
     Attributes:
         rate: Operations per second of one full SM, by the lowest bound of the main loop.
         blocks: Resident blocks per SM.
-        fma: Multiply-accumulates of a thread in one pass over the loop.
+        fma: Multiply-accumulates of a thread in one pass over the loop; of matrix instructions, a warp's share each.
         instructions: All instructions of a thread in one pass.
         element_bytes: Size of an element of A, B and C.
         operations: Of a multiplication and an addition of elements.
@@ -59,14 +60,14 @@ class ProductLoop:
 
     rate: float
     blocks: int
-    fma: int
+    fma: float
     instructions: int
     element_bytes: int
     operations: int = 2
 
 
 def loop_of(gpu: Gpu, mix: KernelMix, use: ResourceUse, launch: Launch, dtype: str) -> ProductLoop | None:
-    """Return what the model needs of a main loop; None where no block fits on an SM or the loop has no fma."""
+    """Return what the model needs of a main loop; None where no block fits on an SM or the loop multiplies nothing."""
     threads = math.prod(launch.block)
     predicted = predict(
         gpu,
@@ -79,13 +80,16 @@ def loop_of(gpu: Gpu, mix: KernelMix, use: ResourceUse, launch: Launch, dtype: s
     )
     rates = [bound.tflops for bound in predicted.bounds if bound.name in _LOOP_BOUNDS]
     hot = mix.hot_loop
-    if not rates or hot is None or not hot.counts.fma:
+    if not rates or hot is None:
+        return None
+    adds = sum(matrix_products(hot.counts.by_opcode).values()) / WARP_SIZE or hot.counts.by_class.get(_FMA_CLASS, 0)
+    if not adds:
         return None
     held = occupancy(gpu.architecture, use, threads, launch.dynamic_shared_bytes, launch.carveout).blocks_per_sm
     return ProductLoop(
         min(rates) * 1e12 / gpu.sms,
         held,
-        hot.counts.by_class[_FMA_CLASS],
+        adds,
         hot.counts.instructions,
         ELEMENT_BYTES[dtype],
         operations(dtype),
@@ -109,8 +113,8 @@ def product_ms(
     m, n, k = size
     machine = gpu.latencies
     clock = gpu.clock_mhz * 1e6
-    blocks, threads = math.prod(launch.grid), math.prod(launch.block)
-    tiles = math.ceil(m / tile[0]) * math.ceil(n / tile[1])
+    tiles, threads = math.ceil(m / tile[0]) * math.ceil(n / tile[1]), math.prod(launch.block)
+    blocks = max(math.prod(launch.grid), tiles)  # a block that stays for several tiles counts as one for each
     depth = math.ceil(k / max(1, round(blocks / tiles)))
     work = float(loop.operations) * tile[0] * tile[1] * depth
     turns = work / 2 / threads / loop.fma

@@ -60,8 +60,8 @@ class FinalStep:
     sizes: Sizes
 
     def at(self, size: Size) -> tuple[Kernel, ...]:
-        """The kernels whose group has the size."""
-        return tuple(one for one in self.kernels if size in one.candidate.group.final.set)
+        """The kernels that compute the size and whose group has it."""
+        return tuple(one for one in self.kernels if size in one.candidate.group.final.set and not one.refused(size))
 
 
 def final_of(tuning: Tuning, kind: ProblemType, kernels: Sequence[Kernel], singles: frozenset[str]) -> FinalStep:

@@ -112,7 +112,7 @@ def candidate(group: Group, given: names.Given) -> Candidate | str:
     for text, at in group.constraints:
         if not evaluate(text, known, at=at, key="constraints"):
             return text
-    requirement = Instance(group.template, parameters, problem).unmet()
+    requirement = Instance(group.template, parameters, problem).unmet(sizes=False)
     if requirement:
         return f"{requirement.that} ({requirement.because})"
     return Candidate(group, names.short(group.template, parameters, words), parameters, dict(given))

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from lab.base.validation import Strict
+from lab.library.tree import VECTOR
 
 NonEmpty = Annotated[str, StringConstraints(min_length=1)]
 SizeRange = int | list[int]
@@ -43,7 +44,10 @@ class RandomModel(Strict):
         description="Largest size: of every dimension, or [m, n, k]"
     )
     aligned: float = Field(
-        0.5, ge=0, le=1, description="Chance of a dimension to be rounded to a multiple of 4, which vectors need"
+        0.5, ge=0, le=1, description="Chance of a dimension to be rounded to a multiple, which vectors need"
+    )
+    multiple: int = Field(
+        VECTOR, ge=1, le=1024, description="The multiple: 16 bytes of elements, 4 of float32 and 8 of 16-bit types"
     )
     seed: int = Field(0, ge=0, description="Seed of the draw")
 

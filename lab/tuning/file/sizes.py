@@ -18,7 +18,6 @@ from lab.base.files import within
 from lab.base.sizes import Size
 from lab.base.yamlfile import Document, Key
 from lab.library.grid import AXES, LARGEST
-from lab.library.tree import VECTOR
 from lab.tuning.file.schema import RandomModel, SizeRange, SizesModel
 
 _MOST_SIZES = 100_000
@@ -94,7 +93,7 @@ def drawn(model: RandomModel) -> tuple[Size, ...]:
     for _ in range(100):
         wanted = (model.count - len(found), 3)
         values = np.exp(rng.uniform(np.log(low), np.log(np.array(high) + 1), wanted)).astype(np.int64)
-        rounded = np.maximum(values // VECTOR * VECTOR, VECTOR)
+        rounded = np.maximum(values // model.multiple * model.multiple, model.multiple)
         values = np.clip(np.where(rng.random(wanted) < model.aligned, rounded, values), low, high)
         found.update(dict.fromkeys((int(m), int(n), int(k)) for m, n, k in values))
         if len(found) == model.count:
