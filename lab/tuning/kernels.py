@@ -194,6 +194,8 @@ class Workshop:
             if not loops:  # the first probe's is the entry point for aligned sizes
                 facts = _with_resources(facts, self.gpu, outcome, step)
             loops.setdefault(step.entry, found)
+        if not loops and piece.probes:  # the model does not know what multiplies
+            facts = _with_resources(facts, self.gpu, outcome, piece.probes[0])
         residency = Residency(self.gpu, outcome.build.resources)
         return Kernel(one, facts, outcome.build.cubin, names, loops, residency)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from run_support import InProcess, build_once
 from tuning_support import BASE, H200, LOOP, kernel, tuning
 
 from lab.stages.build import BuildFailure, BuildTask, Built
-from lab.store.tuning_model import KernelFacts
+from lab.store.tuning_model import KernelFacts, ProblemType
+from lab.templates import front_matter
 from lab.toolchain.select import toolchain
 from lab.tuning.choose.protocol import Candidate, candidate
 from lab.tuning.file.load import Group
@@ -133,3 +135,29 @@ def test_float64_has_half_the_peak_and_twice_the_bytes(tmp_path: Path) -> None:
         assert 2 * 4096**3 / predicted / 1e9 < H200.peak_tflops(group.type.dtype)
         times.append(predicted)
     assert times[1] > 1.3 * times[0]  # not twice: a thread tile of 4 x 4 is bound by shared memory in float32
+
+
+def of_matrix_instructions(group: Group, name: str, **given: int) -> Candidate:
+    template = front_matter.load(f"hgemm/{name}.cu.j2", front_matter.search_path())
+    other = replace(group, name=name, template=template, type=ProblemType("bfloat16", "nn"), constraints=())
+    made = candidate(other, given)
+    assert isinstance(made, Candidate)  # what it requires of sizes excludes no kernel
+    return made
+
+
+def test_a_kernel_says_which_sizes_it_does_not_compute(group: Group) -> None:
+    shop = Workshop(toolchain("nvrtc"), "sm_90a", H200, InProcess(), lambda _: None, build_once)
+    one = of_matrix_instructions(group, "v7_cluster", block_m=128)
+    built = shop.make([one])[one.name]
+    assert built.facts.failure == ""
+    assert (built.facts.threads, built.facts.cluster, built.facts.blocks_per_sm) == (384, 2, 1)
+    assert built.refused((4096, 4096, 4096)) == ""
+    for _ in range(2):
+        assert built.refused((4095, 64, 64)).startswith("not for this size: lda % 8 == 0")
+    assert built.launches((8192, 8192, 64)).steps[0].grid == (H200.sms, 1, 1)  # as many blocks as the GPU holds
+    assert built.launches((128, 256, 64)).steps[0].grid == (2, 1, 1)
+    large, small = (built.predicted_ms((side, side, side), H200) for side in (8192, 4096))
+    assert large is not None
+    assert small is not None
+    assert 0.3 * 989 < 2 * 8192**3 / large / 1e9 < 989  # TFLOP/s, the tensor cores' peak
+    assert 6 < large / small < 9
