@@ -35,6 +35,7 @@ SETTINGS: dict[str, tuple[str, dict[str, Scalar]]] = {
         "v8_epilogue",
         {"block_m": 192, "block_n": 64, "warpgroups": 1, "stages": 2, "blocks": 2},
     ),
+    "packed": ("packed", {"block_m": 64, "stages": 3, "group": 2, "blocks": 4}),
     "split": ("split", {**SMALL, "block_k": 32, "split_k": 1, "stages": 3}),
     "split, two blocks": ("split", {"block_m": 32, "block_n": 32, "warp_n": 16, "block_k": 16, "split_k": 2}),
     "split, eight blocks": (
@@ -84,7 +85,7 @@ def template(name: str) -> front_matter.Template:
 
 def arch(name: str) -> str:
     """Return the architecture that a template is compiled for: bulk copies and wgmma are of sm_90a."""
-    return "90a" if rung(name) >= 3 else "90"
+    return "90a" if rung(name) >= 3 or name == "packed" else "90"
 
 
 def rung(name: str) -> int:
