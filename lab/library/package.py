@@ -197,8 +197,8 @@ class Library:
         held_out: The same over sizes between them; None where there were none.
         measured: What its kernels reached, at the sizes that the logic was grown over.
         schema: Version of the JSON.
-        general: What picks one where the requirements of the kernel that `logic` picks do not hold; its own kernels have
-            none. None where no kernel has any.
+        general: What picks one where the requirements of the kernel that `logic` picks do not hold; its own kernels
+            have none. None where no kernel has any.
     """
 
     name: str

@@ -136,8 +136,8 @@ class _Specialiser:
         for i, one in enumerate(self.template.declares.requires):
             at, path = self.template.document.at("requires", i), ("requires", i)
             if names_in(one.that, at=at, key=dotted(path)) & _RUN_TIME:
-                parts.append(f"({self(one.that, path)})")
-        return " and ".join(part for part in parts if part != "(true)")
+                parts.append(self(one.that, path))
+        return " and ".join(part for part in parts if part != "true")
 
     def _check_carveout(self, one: DeclaredLaunch) -> None:
         """Refuse a carve-out: a library's calls set none."""

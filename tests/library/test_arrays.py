@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from library_support import mapped_kernel
 
 from lab.base.errors import UserError
-from lab.library.arrays import blocks, over
+from lab.library.arrays import blocks, over, takes
 from lab.library.package import LibraryKernel, LibraryLaunch
 
 M = np.array([1, 7, 64, 4096])
@@ -68,3 +69,16 @@ def test_every_axis_of_a_grid_and_every_name_counts() -> None:
     found = [blocks(LibraryKernel("k", "k.cubin", "t", {}, (launch(*grid),)), sizes).tolist() for grid in made]
     assert found == [[105], [6], [15], [12], [9], [8]]
     assert blocks(LibraryKernel("k", "k.cubin", "t", {}, ()), sizes).tolist() == [1]
+
+
+def test_blocks_that_stay_count_as_one_for_each_tile() -> None:
+    sizes = np.array([(32, 16, 8), (6400, 1600, 8)])
+    np.testing.assert_array_equal(blocks(mapped_kernel(), sizes), [1, 20_000])
+
+
+def test_what_a_kernel_requires_holds_or_not_at_every_size() -> None:
+    sizes = np.array([(32, 16, 8), (33, 16, 8), (32, 17, 9)])
+    np.testing.assert_array_equal(takes(mapped_kernel(), "nn", sizes), [True, False, True])
+    np.testing.assert_array_equal(takes(mapped_kernel(), "tn", sizes), [True, False, False])
+    plain = LibraryKernel("k", "k.cubin", "t", {}, (launch("m"),))
+    np.testing.assert_array_equal(takes(plain, "nn", sizes), [True, True, True])

@@ -12,6 +12,7 @@ from lab.library.package import (
     LibraryBuffer,
     LibraryKernel,
     LibraryLaunch,
+    LibraryMap,
     TimesKind,
     from_json,
     to_json,
@@ -98,3 +99,62 @@ def test_a_kernel_declares_its_launches_and_buffers() -> None:
     )
     assert [(one.name, one.zero) for one in KERNEL.buffers] == [("part", True)]
     assert KERNEL.declared[0].conditions == ()
+
+
+def mapped(**changes: object) -> LibraryKernel:
+    one = LibraryMap("a_map", "part", "float32", ("m", "k"), "lda", (32, 8))
+    launch = replace(LAUNCH, arguments=(("a_map", "tensor_map"),), grid=("resident_blocks", "1", "1"))
+    kernel = replace(KERNEL, launches=(launch,), tensor_maps=(replace(one, **changes),))  # type: ignore[arg-type]
+    return replace(kernel, requires="lda % 4 == 0")
+
+
+GENERAL = replace(LIBRARY, kernels=(mapped(), replace(KERNEL, name="other")), logic=Logic(("k", "other"), ~0),
+                  general=Logic(("k", "other"), ~1))  # fmt: skip
+
+
+def test_maps_and_requirements_survive_the_json() -> None:
+    assert from_json(to_json(GENERAL)) == GENERAL
+
+
+def test_a_library_of_the_version_before_is_read() -> None:
+    data = json.loads(to_json(LIBRARY)) | {"schema": 3}
+    del data["general"]
+    for kernel in data["kernels"]:
+        del kernel["tensor_maps"], kernel["requires"]
+    assert replace(from_json(json.dumps(data)), schema=LIBRARY.schema) == LIBRARY
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"name": "m"}, "kernels[0].tensor_maps[0].name"),
+        ({"of": "D"}, "kernels[0].tensor_maps[0].of"),
+        ({"dtype": "float64"}, "kernels[0].tensor_maps[0].of"),
+        ({"box": (3, 8)}, "kernels[0].tensor_maps[0].box"),
+        ({"box": (512, 8)}, "kernels[0].tensor_maps[0].box"),
+        ({"swizzle": 48}, "kernels[0].tensor_maps[0].swizzle"),
+        ({"swizzle": 64}, "kernels[0].tensor_maps[0].box"),
+        ({"leading": "alpha"}, "kernels[0].tensor_maps[0].leading"),
+        ({"extents": ("m", "resident_blocks")}, "kernels[0].tensor_maps[0].extents[1]"),
+        ({"name": "other_map"}, "kernels[0].launches"),
+    ],
+)
+def test_a_map_that_cannot_be_made_is_refused(changes: dict[str, object], key: str) -> None:
+    with pytest.raises(UserError) as error:
+        replace(GENERAL, kernels=(mapped(**changes), GENERAL.kernels[1]))
+    assert error.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"general": None}, "general"),
+        ({"general": Logic(("k", "other"), ~0)}, "general"),
+        ({"general": Logic(("other",), ~0)}, "general.kernels"),
+        ({"kernels": (replace(mapped(), requires="beta == 0"), GENERAL.kernels[1])}, "kernels[0].requires"),
+    ],
+)
+def test_without_a_kernel_that_takes_whatever_comes_a_library_is_refused(changes: dict[str, object], key: str) -> None:
+    with pytest.raises(UserError) as error:
+        replace(GENERAL, **changes)  # type: ignore[arg-type]
+    assert error.value.key == key

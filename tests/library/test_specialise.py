@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -13,9 +14,12 @@ from narrowing import known
 
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, evaluate
+from lab.library.calls import launches
 from lab.library.emit import to_c
-from lab.library.package import SIZES
+from lab.library.package import FACTORS, SIZES
+from lab.library.picking import fits
 from lab.library.specialise import kernel
+from lab.operators.gemm import GemmProblem
 from lab.templates import front_matter as kernels
 from lab.templates.instance import Instance
 
@@ -55,6 +59,50 @@ def test_a_librarys_launch_is_the_templates(name, layout):
             assert tuple(at(point, e) for e in one.block) == step.block
             assert at(point, one.shared_bytes) == step.dynamic_shared_bytes
             assert one.arguments == step.arguments
+
+
+BULK = [
+    ("gemm/sgemm.cu.j2", {"copies": "bulk", "block_m": 64, "block_n": 64, "thread_n": 8}, "nt"),
+    ("gemm/sgemm.cu.j2", {"copies": "bulk", "pack": "both"}, "nn"),
+    ("hgemm/v6_persistent.cu.j2", {}, "nn"),
+    ("hgemm/v7_cluster.cu.j2", {"cluster": 4, "blocks": 64}, "tt"),
+    ("hgemm/v8_epilogue.cu.j2", {}, "tn"),
+    ("hgemm/packed.cu.j2", {}, "nt"),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "layout"), BULK)
+def test_a_librarys_tensor_maps_and_grids_are_the_templates(name, given, layout):
+    found, dtype = template(name), "bfloat16" if name.startswith("hgemm") else "float32"
+    parameters = found.completed(given)
+    shipped = kernel("k", cubin="k", template=found, parameters=parameters, dtype=dtype, layout=layout)
+    library = SimpleNamespace(kernels=(shipped,), dtype=dtype)
+    computed = 0
+    for m, n, k, odd in itertools.product((4, 256, 1000), (8, 129, 4096), (16, 64), (0, 1)):
+        leading = {"lda": 4096 + odd, "ldb": 4096, "ldc": 4096 + 4 * odd}
+        shape = {"m": m, "n": n, "k": k, **leading, "dtype": dtype, "layout": layout, "alpha": 1.0, "beta": 0.5}
+        instance = Instance(found, parameters, GemmProblem.of(shape))
+        point = {key: shape[key] for key in (*SIZES, *FACTORS)}
+        assert fits(shipped, point) is (instance.unmet() is None)
+        if not fits(shipped, point):
+            continue
+        computed += 1
+        wanted, got = instance.launches, launches(library, 0, point)
+        assert set(got.tensor_maps) == set(wanted.tensor_maps)
+        assert got.workspace == wanted.workspace
+        for one, step in zip(got.steps, wanted.steps, strict=True):
+            assert (one.entry, one.block, one.dynamic_shared_bytes) == (
+                step.entry,
+                step.block,
+                step.dynamic_shared_bytes,
+            )
+            assert (one.grid, one.arguments) == (step.grid, step.arguments)
+            assert (one.resident_grid is None) is (step.resident_grid is None)
+            if one.resident_grid and step.resident_grid:
+                assert [one.resident_grid.of(count) for count in (1, 132, 10_000)] == [
+                    step.resident_grid.of(count) for count in (1, 132, 10_000)
+                ]
+    assert computed >= 10
 
 
 def written(tmp_path, front):

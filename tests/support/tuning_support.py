@@ -106,9 +106,10 @@ class TableBench:
             self.ledger.write(stage, task.size, found)
 
     def _timed(self, one: Kernel, size: Size) -> Timed:
-        ms = None if one.facts.failure else self.ms(one.facts.id, size)
+        refused = one.facts.failure or one.refused(size)
+        ms = None if refused else self.ms(one.facts.id, size)
         if ms is None:
-            return Timed(None, self.kind, failure=one.facts.failure or "it failed")
+            return Timed(None, self.kind, failure=refused or "it failed")
         return Timed(Samples((ms,) * 2), self.kind, "warm")
 
     def timed(self, stage: TimingStage) -> dict[Size, list[str]]:

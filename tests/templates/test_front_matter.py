@@ -359,3 +359,13 @@ def test_a_template_is_read_again_when_its_text_has_changed(tmp_path):
     for _ in range(2):
         with pytest.raises(UserError, match="no front matter"):
             written(tmp_path, "")
+
+
+def test_requirements_of_parameters_alone_hold_at_any_size():
+    template = kernels.load("hgemm/v7_cluster.cu.j2", ROOTS)
+    half = {"dtype": "bfloat16", "m": 60}
+    for given, alone, together in (({}, None, "16 bytes"), ({"blocks": 3}, "whole clusters", "whole clusters")):
+        instance = Instance(template, template.completed(given), gemm(**half))
+        found = instance.unmet(sizes=False)
+        assert found is None if alone is None else alone in found.because
+        assert together in instance.unmet().because

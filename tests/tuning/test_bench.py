@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 from played_surveys import Played
-from tuning_support import H200, kernel, tuning
+from tuning_support import BASE, H200, kernel, tuning
 
 from lab.base.sizes import Size
 from lab.gpu.process.cards import Cards
@@ -14,7 +14,7 @@ from lab.measured.timing import Kind, Samples
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import Timed, TimingStage, baseline_id
 from lab.tuning.bench import Ledger, MeasuredBench, PredictedBench, TimingTask, ground_of
-from lab.tuning.file.load import Group
+from lab.tuning.file.load import Group, load
 from lab.tuning.file.schema import TimingModel
 from lab.tuning.kernels import Kernel
 from lab.tuning.product import product
@@ -187,3 +187,29 @@ def test_the_workspace_is_the_largest_of_any_kernel(group: Group) -> None:
 
 def test_no_task_needs_hardly_any_memory(group: Group) -> None:
     assert ground_of(group.type, [], 0).elements == (1, 1, 1)
+
+
+@pytest.fixture
+def choosy(tmp_path: Path, root: Path) -> Kernel:
+    """A kernel that takes multiples of 128 rows alone."""
+    text = (root / "kernel_src" / "gemm" / "tensile.cu.j2").read_text()
+    own = text.replace("requires:\n", "requires:\n  - {that: m % 128 == 0, because: of the test}\n", 1)
+    (tmp_path / "own.cu.j2").write_text(own)
+    file = tmp_path / "own.yaml"
+    file.write_text(BASE.format(steps="").replace("gemm/tensile.cu.j2", "own.cu.j2"))
+    return kernel(load(file).groups[0], thread_tile_0=2)
+
+
+def test_a_kernel_is_not_timed_at_sizes_that_it_does_not_compute(ledger: Ledger, group: Group, choosy: Kernel) -> None:
+    cards, done = Played(), list[tuple[Size, int]]()
+    tasks = [TimingTask(size, (choosy, kernel(group))) for size in (SIZE, (250, 128, 64))]
+    measured(ledger, cards, done).run(TimingStage.FINAL, group.type, tasks, drop=None, baseline=False)
+    assert [len(order.entrants) for order in cards.orders] == [2, 1]
+    PredictedBench(ledger, H200, lambda *_: None).run(TimingStage.STEPS, group.type, tasks, drop=None, baseline=False)
+    for stage in (TimingStage.FINAL, TimingStage.STEPS):
+        refused = ledger.of(stage, choosy.facts.id, (250, 128, 64))
+        assert refused is not None
+        assert refused.failure == "not for this size: m % 128 == 0 (of the test)"
+        taken = ledger.of(stage, choosy.facts.id, SIZE)
+        assert taken is not None
+        assert taken.failure == ""

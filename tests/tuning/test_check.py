@@ -4,7 +4,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import cast
 
-from library_support import small_library
+import pytest
+from library_support import mapped_library, small_library
 from played_surveys import Played
 
 from lab.base.sizes import Size
@@ -12,6 +13,8 @@ from lab.gpu.process.cards import Cards
 from lab.gpu.timing.survey import SurveyPolicy
 from lab.library.archive import StoredLibrary
 from lab.library.checked import CheckedSize
+from lab.toolchain.cubin.image import CubinKernel
+from lab.tuning import check as check_module
 from lab.tuning.check import check
 
 LIBRARY = small_library()
@@ -46,3 +49,21 @@ def test_one_ground_is_large_enough_for_every_size() -> None:
         assert all(a >= b for a, b in zip(ground.elements, (m * k, k * n, m * n), strict=True))
         (entrant,) = order.entrants
         assert ground.workspace_bytes >= sum(buffer.bytes for buffer in entrant.launches.workspace)
+
+
+def test_grids_are_what_the_card_holds_and_kernels_are_those_that_take_the_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    library = mapped_library()
+    cubins = {one.cubin: one.name.encode() for one in library.kernels}
+    stored = StoredLibrary(library, MappingProxyType(cubins), Path("sgemm"))
+    uses = {"mapped": CubinKernel(registers=32, stack_bytes=0, shared_bytes=0, constant_bytes=0, barriers=1)}
+    monkeypatch.setattr(check_module.image, "kernels", lambda cubin: {b"mapped": uses}[cubin])
+    cards = Played()
+    rows = check(stored, [(64, 32, 8), (65, 32, 8), (16384, 16384, 8)], cast("Cards", cards), policy=POLICY)
+    assert [row.kernel for row in rows] == ["mapped", "small", "mapped"]
+    small, _, large = (order.entrants[0].launches for order in cards.orders)
+    assert small.steps[0].grid == (4, 1, 1)
+    sms = cards.cards[0].description.sms
+    assert large.steps[0].grid == (3 * sms, 1, 1)  # of 227 KiB an SM holds three blocks of 65 KiB
+    assert [one.of for one in large.tensor_maps] == ["A", "packed"]

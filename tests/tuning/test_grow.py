@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tuning_support import context, kernel, tuning
 
+from lab.base.errors import UserError
 from lab.base.sizes import Size
 from lab.library import dispatch
 from lab.library.package import TimesKind
@@ -142,3 +143,48 @@ def test_exact_sizes_alone_make_a_library_without_held_out_sizes(tmp_path: Path,
     assert made.facts.held_out is None
     assert made.facts.interpolated == 0
     assert set(bench.tasks) == {TimingStage.FINAL}
+
+
+def test_where_a_kernel_cannot_take_a_size_the_best_of_the_others_is_picked(
+    tmp_path: Path, ledger: Ledger, root: Path
+) -> None:
+    text = (root / "kernel_src" / "gemm" / "tensile.cu.j2").read_text()
+    own = text.replace("requires:\n", "requires:\n  - {that: lda % 128 == 0, because: of the test}\n", 1)
+    assert own != text
+    (tmp_path / "own.cu.j2").write_text(own)
+    more = TEXT.format(library=LIBRARY).replace("groups:\n", "groups:\n  - {name: own, template: own.cu.j2,\n     "
+        "BenchmarkFinalParameters: [{range: [[64, 64, 512], [64, 64, 512], 64]}]}\n")  # fmt: skip
+    read = tuning(tmp_path, text=more)
+    choosy = kernel(read.groups[0], thread_tile_0=2)
+    few, many = (kernel(read.groups[1], thread_tile_0=tile) for tile in (4, 8))
+
+    def ms(name: str, size: Size) -> float | None:
+        if name == choosy.facts.name:
+            return 1.0
+        return 2.0 if (name == few.facts.name) == (size[0] < 300) else 3.0
+
+    run, _ = context(read, ledger, ms)
+    final = final_of(read, read.groups[0].type, [choosy, few, many], frozenset())
+    race(run, final)
+    made = grow.library(run, final, tmp_path, "invented times")
+    assert made is not None
+    picker = dispatch.load(made.folder)
+    for size in final.sizes.ranges:
+        other = few if size[0] < 300 else many
+        assert picker.select(*size) == (choosy if size[0] % 128 == 0 else other).facts.name
+    assert picker.library.general is not None
+    assert [kernel.requires for kernel in picker.library.kernels if kernel.requires] == ["((lda % 128) == 0)"]
+    assert made.facts.loss.mean == 0
+
+
+def test_a_library_of_kernels_that_all_require_something_is_refused(tmp_path: Path, ledger: Ledger, root: Path) -> None:
+    text = (root / "kernel_src" / "gemm" / "tensile.cu.j2").read_text()
+    own = text.replace("requires:\n", "requires:\n  - {that: lda % 64 == 0, because: of the test}\n", 1)
+    (tmp_path / "own.cu.j2").write_text(own)
+    read = tuning(tmp_path, text=TEXT.format(library=LIBRARY).replace("gemm/tensile.cu.j2", "own.cu.j2"))
+    one = kernel(read.groups[0])
+    run, _ = context(read, ledger, lambda name, size: 1.0)
+    final = final_of(read, read.groups[0].type, [one], frozenset())
+    race(run, final)
+    with pytest.raises(UserError, match="no kernel for sizes that meet no requirement"):
+        grow.library(run, final, tmp_path, "")
