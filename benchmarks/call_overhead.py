@@ -1,10 +1,11 @@
 """What a call of a library costs the host, beside torch.mm and beside the driver's own launch.
 
-    python benchmarks/call_overhead.py [LIBRARY] [--layout nn] [--size 64 64 64] [--without-gpu]
+    python benchmarks/call_overhead.py [LIBRARY] [--layout nn] [--size 64 64 64] [--maps] [--without-gpu]
 
 Every figure is host time in microseconds of a call that only queues: batches of 200 calls with nothing between them,
 the GPU idle before each batch. The product is small, so that the GPU keeps up and no call waits for it. LIBRARY is a
-name, a folder or an archive; without it, a library of one kernel is compiled. gcc compiles the rows of C.
+name, a folder or an archive; without it, a library of one kernel is compiled. gcc compiles the rows of C. With `--maps`,
+that kernel takes tensor maps, and one row more has A at another address in every call, so that a map is encoded for each.
 
 With `--without-gpu`, a driver takes the place of NVIDIA's that does nothing (stub_driver.c): what is left is what this
 project adds to the driver's functions. Tensors are then objects with PyTorch's attributes, in Python.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import itertools
 import os
 import shutil
 import subprocess
@@ -29,7 +31,8 @@ import numpy as np
 
 from lab.library import dispatch
 from lab.library.archive import StoredLibrary, stored
-from lab.library.calls import plan
+from lab.library.callmaps import MOST_ADDRESSES
+from lab.library.calls import MAP, plan
 from lab.library.driver import CudaDriver, LaunchConfig, cuda_driver
 from lab.library.emit import write
 from lab.library.grid import Grid
@@ -50,10 +53,11 @@ STUBBED = "LAB_STUB_DRIVER"
 Row = tuple[str, list[float]]
 
 
-def one_kernel(layout: str, arch: str) -> StoredLibrary:
+def one_kernel(layout: str, arch: str, *, maps: bool) -> StoredLibrary:
     """Compile a library of one kernel, whose time is not known."""
-    template = front_matter.load("gemm/tiled.cu.j2", front_matter.search_path())
-    parameters = template.completed({"block_m": 64, "block_n": 64, "block_k": 16, "thread_m": 4, "thread_n": 4})
+    template = front_matter.load("gemm/sgemm.cu.j2" if maps else "gemm/tiled.cu.j2", front_matter.search_path())
+    tile: dict[str, Any] = {"block_m": 64, "block_n": 64, "block_k": 16, "thread_m": 4}
+    parameters = template.completed({**tile, **({"copies": "bulk", "thread_n": 8} if maps else {"thread_n": 4})})
     cubin = b"nothing reads it"
     if STUBBED not in os.environ:  # NVRTC, too, would load the stub
         source = Instance(template, parameters, product(ProblemType("float32", layout), (1, 1, 1))).source
@@ -127,11 +131,17 @@ def launches(library: StoredLibrary, point: dict[str, float], pointers: list[int
         function = driver.function(module, step.entry)
         if step.shared_bytes:
             driver.allow_shared(function, step.shared_bytes)
+        maps = {one.name: driver.encode(one, at[one.of]) for one in made.tensor_maps}
         words = [
-            np.array([at[v]], np.uint64) if isinstance(v, str) else np.array([v], np.dtype(code))
+            np.array([at.get(v, 0)], np.uint64) if isinstance(v, str) else np.array([v], np.dtype(code))
             for v, code in zip(step.values, step.codes, strict=True)
         ]
-        arguments = (ctypes.c_void_p * len(words))(*(word.ctypes.data for word in words))
+        places = [
+            maps[str(value)].address if code == MAP else word.ctypes.data
+            for word, value, code in zip(words, step.values, step.codes, strict=True)
+        ]
+        kept.append(maps)
+        arguments = (ctypes.c_void_p * len(words))(*places)
         configuration = LaunchConfig(
             (ctypes.c_uint * 3)(*step.grid), (ctypes.c_uint * 3)(*step.block), step.shared_bytes
         )
@@ -206,7 +216,7 @@ def python_rows(library: StoredLibrary, size: tuple[int, int, int]) -> Iterator[
     shapes = [(m, k) if layout[0] == "n" else (k, m), (k, n) if layout[1] == "n" else (n, k), (m, n)]
     loaded = dispatch.Dispatcher(library)
     if STUBBED in os.environ:
-        pointers = [1 << 20, 2 << 20, 3 << 20]
+        pointers, roomy = [1 << 20, 2 << 20, 3 << 20], 1 << 20
         sys.modules["torch"], (a, b, c) = stub_tensors(pointers, shapes)
         wait: Callable[[], object] = lambda: None  # noqa: E731 - it replaces a function
     else:
@@ -214,6 +224,8 @@ def python_rows(library: StoredLibrary, size: tuple[int, int, int]) -> Iterator[
 
         a, b, c = (torch.randn(columns, rows, device="cuda").T for rows, columns in shapes)  # column-major views
         pointers, wait = [one.data_ptr() for one in (a, b, c)], torch.cuda.synchronize
+        spare = torch.randn(a.numel() + 8 * MOST_ADDRESSES, device="cuda")
+        roomy = spare.data_ptr()
         left, right = (one if way == "n" else one.T for one, way in zip((a, b), layout, strict=True))
         row_major = torch.empty(m, n, device="cuda")
         yield "torch.mm(out=)", timed(lambda: torch.mm(left, right, out=row_major), wait)
@@ -224,6 +236,9 @@ def python_rows(library: StoredLibrary, size: tuple[int, int, int]) -> Iterator[
     yield "gemm, tensors", timed(lambda: loaded.gemm(1.0, a, b, 0.0, c), wait)
     d, e, f = (ByInterface(pointer, shape) for pointer, shape in zip(pointers, shapes, strict=True))
     yield "gemm, __cuda_array_interface__", timed(lambda: loaded.gemm(1.0, d, e, 0.0, f), wait)
+    if any(one.tensor_maps for one in library.library.kernels):
+        moved = itertools.cycle([ByInterface(roomy + 16 * i, shapes[0]) for i in range(2 * MOST_ADDRESSES)])
+        yield "the same, each A elsewhere", timed(lambda: loaded.gemm(1.0, next(moved), e, 0.0, f), wait)
     leading = (shapes[0][0], shapes[1][0], m)
     point = dict(zip((*SIZES, *FACTORS), (*size, *leading, 1.0, 0.0), strict=True))
     context = cuda_driver().primary(0)
@@ -247,6 +262,7 @@ def main() -> None:
     parser.add_argument("library", nargs="?")
     parser.add_argument("--layout", default="nn")
     parser.add_argument("--size", nargs=3, type=int, default=[64, 64, 64])
+    parser.add_argument("--maps", action="store_true")
     parser.add_argument("--without-gpu", action="store_true")
     given = parser.parse_args()
     size = (given.size[0], given.size[1], given.size[2])
@@ -255,7 +271,7 @@ def main() -> None:
         if given.without_gpu and STUBBED not in os.environ:
             with_stub(folder)
         if given.library is None:
-            library = one_kernel(given.layout, "sm_90")
+            library = one_kernel("nt" if given.maps else given.layout, "sm_90", maps=given.maps)
         else:
             library = next(one for one in stored(given.library) if one.library.layout == given.layout)
         where = "a driver that does nothing" if STUBBED in os.environ else "NVIDIA's driver"

@@ -51,6 +51,21 @@ int cuEventCreate(word *event, unsigned flags) { (void)flags; *event = 1; return
 int cuEventRecord(void *event, void *stream) { (void)event; (void)stream; return 0; }
 int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
 { (void)stream; (void)event; (void)flags; return 0; }
+int cuDeviceGetAttribute(int *value, int attribute, int device)
+{ (void)attribute; (void)device; *value = 132; return 0; }
+int cuFuncGetAttribute(int *value, int attribute, void *function)
+{ (void)attribute; (void)function; *value = 0; return 0; }
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *function, int threads, size_t shared)
+{ (void)function; (void)threads; (void)shared; *blocks = 1; return 0; }
+int cuOccupancyMaxActiveClusters(int *clusters, void *function, const void *configuration)
+{ (void)function; (void)configuration; *clusters = 1; return 0; }
+int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *address, const word *extents, const word *strides,
+                           const unsigned *box, const unsigned *steps, int interleave, int swizzle, int promotion, int fill)
+{
+    (void)map; (void)type; (void)rank; (void)address; (void)extents; (void)strides;
+    (void)box; (void)steps; (void)interleave; (void)swizzle; (void)promotion; (void)fill;
+    return 0;
+}
 int cuLaunchKernelEx(const void *configuration, void *function, void **arguments, void **extra)
 { (void)configuration; (void)function; (void)arguments; (void)extra; return 0; }
 int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,

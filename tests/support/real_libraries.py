@@ -30,16 +30,31 @@ KERNELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Several launches, scratch buffers, zeroed ones, more shared memory than the default, clusters."""
 
+MAPPED: dict[str, tuple[str, dict[str, Any]]] = {
+    "bulk": ("gemm/sgemm.cu.j2", {"block_m": 64, "block_n": 64, "block_k": 16, "copies": "bulk", "pack": "transposed"}),
+    "bulk_packed": (
+        "gemm/sgemm.cu.j2",
+        {"block_m": 64, "block_n": 64, "block_k": 16, "copies": "bulk", "pack": "both"},
+    ),
+}
+"""With tensor maps of operands and of scratch buffers, which cards have from 9.0 on."""
+
+
+def kernels_for(arch: str) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Return the kernels that an architecture can run, by name."""
+    return KERNELS | (MAPPED if int(arch.removeprefix("sm_").rstrip("af")) >= 90 else {})
+
+
 SIZES = [(1, 1, 1), (31, 67, 129), (64, 64, 64), (257, 130, 1000), (512, 36, 4096)]
 FACTORS = [(1.0, 0.0), (-1.5, 0.5), (0.0, 2.0)]
 
 
 def write_library(layout: str, arch: str, folder: Path) -> tuple[tuple[int, int, int], ...]:
     """Compile a library in which every kernel is the pick of some sizes; return these."""
-    names = list(KERNELS)
+    names = list(kernels_for(arch))
     problem = product(ProblemType("float32", layout), (1, 1, 1))
     cubins, shipped = {}, {}
-    for name, (file, given) in KERNELS.items():
+    for name, (file, given) in kernels_for(arch).items():
         template = kernels.load(file, kernels.search_path())
         parameters = template.completed(given)
         source = Instance(template, parameters, problem).source
