@@ -4,8 +4,8 @@
 
 Every figure is host time in microseconds of a call that only queues: batches of 200 calls with nothing between them,
 the GPU idle before each batch. The product is small, so that the GPU keeps up and no call waits for it. LIBRARY is a
-name, a folder or an archive; without it, a library of one kernel is compiled. gcc compiles the rows of C. With `--maps`,
-that kernel takes tensor maps, and one row more has A at another address in every call, so that a map is encoded for each.
+name, a folder or an archive; without it, a library of one kernel is compiled. gcc compiles the rows of C. With
+`--maps`, that kernel takes tensor maps, and one row more has A elsewhere in every call, so that each encodes a map.
 
 With `--without-gpu`, a driver takes the place of NVIDIA's that does nothing (stub_driver.c): what is left is what this
 project adds to the driver's functions. Tensors are then objects with PyTorch's attributes, in Python.

@@ -116,15 +116,19 @@ def check(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sizes.")] = 1,
     cache: Annotated[str, typer.Option(help="State of L2: auto (cold unless very short), cold or warm.")] = "auto",
 ) -> None:
-    """Time a library against cuBLAS on this machine, at random sizes, half of the dimensions multiples of 4.
+    """Time a library against cuBLAS on this machine, at random sizes, half of the dimensions aligned.
 
-    Of a CSV file's sizes, each library gets those of its layout.
+    Aligned ones are multiples of 4, of 16-bit elements of 8. Of a CSV file's sizes, each library gets those of its
+    layout.
     """
+    from lab.base.elements import ELEMENT_BYTES
     from lab.gpu.process.find import find_cards
     from lab.gpu.process.localcards import LocalCards
     from lab.gpu.timing.cache import Flush
     from lab.gpu.timing.survey import SurveyPolicy
+    from lab.hardware.tensormaps import ADDRESS_ALIGNMENT
     from lab.library.archive import stored
+    from lab.library.tree import VECTOR
     from lab.tuning.check import check as check_on
     from lab.tuning.file.schema import RandomModel
     from lab.tuning.file.sizes import drawn, from_csv
@@ -132,7 +136,9 @@ def check(
     if cache not in {"auto", "cold", "warm"}:
         raise UserError("no state of L2", key="--cache", found=cache, accepted="auto, cold, warm")
     libraries = stored(library)
-    wanted = drawn(RandomModel(count=sizes, low=1, high=high, aligned=0.5, seed=seed)) if csv is None else ()
+    multiple = max(VECTOR, ADDRESS_ALIGNMENT // ELEMENT_BYTES[libraries[0].library.dtype])
+    box = RandomModel(count=sizes, low=1, high=high, aligned=0.5, multiple=multiple, seed=seed)
+    wanted = drawn(box) if csv is None else ()
     asked = {one.library.layout: wanted if csv is None else from_csv(csv, one.library.layout) for one in libraries}
     if not any(asked.values()):
         raise UserError("the file has no size of these layouts", found=str(csv), accepted=", ".join(asked))

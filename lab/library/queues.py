@@ -468,9 +468,7 @@ class _Prepared:
         self, step: CallStep, place: Mapping[str, int], free: int
     ) -> tuple[ctypes.Array[ctypes.c_void_p], int]:
         at: list[int] = []
-        mapped = [
-            (i, value) for i, (kind, value) in enumerate(zip(step.codes, step.values, strict=True)) if kind == MAP
-        ]
+        mapped = [(i, str(step.values[i])) for i, kind in enumerate(step.codes) if kind == MAP]
         for name, kind, value in zip(step.names, step.codes, step.values, strict=True):
             if isinstance(value, str):
                 at.append(place.get(value, 0))  # of a tensor map, until it is placed

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -76,7 +77,7 @@ def test_a_librarys_tensor_maps_and_grids_are_the_templates(name, given, layout)
     found, dtype = template(name), "bfloat16" if name.startswith("hgemm") else "float32"
     parameters = found.completed(given)
     shipped = kernel("k", cubin="k", template=found, parameters=parameters, dtype=dtype, layout=layout)
-    library = SimpleNamespace(kernels=(shipped,), dtype=dtype)
+    library: Any = SimpleNamespace(kernels=(shipped,), dtype=dtype)
     computed = 0
     for m, n, k, odd in itertools.product((4, 256, 1000), (8, 129, 4096), (16, 64), (0, 1)):
         leading = {"lda": 4096 + odd, "ldb": 4096, "ldc": 4096 + 4 * odd}

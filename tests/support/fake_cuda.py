@@ -212,7 +212,7 @@ class FakeCuda:
         assert room.value % 64 == 0
         self.log.append(("encode", address.value))
         words = (dtype.value, address.value, *extents, *strides, *box, modes[1].value)
-        (ctypes.c_uint64 * len(words)).from_address(room.value)[:] = words
+        (ctypes.c_uint64 * len(words)).from_address(room.value)[:] = list(words)
 
     def _handle(self, name: str) -> int:
         self._names.append(name)

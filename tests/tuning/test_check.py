@@ -13,8 +13,8 @@ from lab.gpu.process.cards import Cards
 from lab.gpu.timing.survey import SurveyPolicy
 from lab.library.archive import StoredLibrary
 from lab.library.checked import CheckedSize
+from lab.toolchain.cubin import image
 from lab.toolchain.cubin.image import CubinKernel
-from lab.tuning import check as check_module
 from lab.tuning.check import check
 
 LIBRARY = small_library()
@@ -58,7 +58,7 @@ def test_grids_are_what_the_card_holds_and_kernels_are_those_that_take_the_size(
     cubins = {one.cubin: one.name.encode() for one in library.kernels}
     stored = StoredLibrary(library, MappingProxyType(cubins), Path("sgemm"))
     uses = {"mapped": CubinKernel(registers=32, stack_bytes=0, shared_bytes=0, constant_bytes=0, barriers=1)}
-    monkeypatch.setattr(check_module.image, "kernels", lambda cubin: {b"mapped": uses}[cubin])
+    monkeypatch.setattr(image, "kernels", lambda cubin: {b"mapped": uses}[cubin])
     cards = Played()
     rows = check(stored, [(64, 32, 8), (65, 32, 8), (16384, 16384, 8)], cast("Cards", cards), policy=POLICY)
     assert [row.kernel for row in rows] == ["mapped", "small", "mapped"]
