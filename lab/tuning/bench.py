@@ -21,6 +21,9 @@ from lab.tuning.file.schema import TimingModel
 from lab.tuning.kernels import Kernel
 from lab.tuning.product import product
 
+_WHOLE = 8
+"""Elements in the widest copies of 16-bit types, and in two of float32."""
+
 _AHEAD = 2
 """Sizes in a GPU's line: while one is measured, the launches of the next one are computed."""
 
@@ -317,20 +320,32 @@ def _timings(surveyed: Surveyed) -> list[ControlTiming]:
 
 
 def ground_of(of: ProblemType, tasks: Sequence[TimingTask], seed: int) -> Ground:
-    """Return buffers that are large enough for every size of the tasks.
-
-    Workspaces are computed at a few extreme sizes alone: they are taken to grow with k or with one of the matrices.
-    """
+    """Return buffers that are large enough for every size of the tasks."""
     sizes = [task.size for task in tasks] or [(1, 1, 1)]
-    m, n, k = 0, 1, 2
-    extremes = {max(sizes, key=lambda size: (size[i] * size[j], sum(size))) for i, j in ((m, n), (m, k), (n, k))}
-    extremes.add(max(sizes, key=lambda size: (size[k], size[m] * size[n])))
     built = {one.facts.id: one for task in tasks for one in task.kernels if not one.facts.failure}
+    scratch = [one for one in built.values() if one.candidate.group.template.declares.workspace]
     workspaces = [
         sum(room(buffer) for buffer in one.launches(size).workspace)
-        for size in extremes
-        for one in built.values()
+        for size in (_extremes(sizes) if scratch else ())
+        for one in scratch
         if not one.refused(size)
     ]
     elements = (max(m * k for m, _, k in sizes), max(k * n for _, n, k in sizes), max(m * n for m, n, _ in sizes))
     return Ground(of.dtype, elements, max(workspaces, default=0), seed)
+
+
+def _extremes(sizes: Sequence[Size]) -> frozenset[Size]:
+    """Return the sizes at which some kernel's workspace may be the largest.
+
+    It is taken to grow with k, with one of the matrices or with both operands, apart from what may depend on which
+    dimensions `_WHOLE` divides, as copies of unaligned operands do.
+    """
+    found: set[Size] = set()
+    classes: dict[tuple[bool, ...], list[Size]] = {}
+    for size in dict.fromkeys(sizes):
+        classes.setdefault(tuple(dimension % _WHOLE == 0 for dimension in size), []).append(size)
+    for own in classes.values():
+        found |= {max(own, key=lambda size: (size[i] * size[j], sum(size))) for i, j in ((0, 1), (0, 2), (1, 2))}
+        found.add(max(own, key=lambda size: (size[2], size[0] * size[1])))
+        found.add(max(own, key=lambda size: size[2] * (size[0] + size[1])))
+    return frozenset(found)

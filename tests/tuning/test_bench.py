@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -12,7 +13,8 @@ from lab.base.sizes import Size
 from lab.gpu.process.cards import Cards
 from lab.measured.timing import Kind, Samples
 from lab.store.tuning import TuningStore
-from lab.store.tuning_model import Timed, TimingStage, baseline_id
+from lab.store.tuning_model import ProblemType, Timed, TimingStage, baseline_id
+from lab.templates import front_matter
 from lab.tuning.bench import Ledger, MeasuredBench, PredictedBench, TimingTask, ground_of
 from lab.tuning.file.load import Group, load
 from lab.tuning.file.schema import TimingModel
@@ -183,6 +185,16 @@ def test_the_workspace_is_the_largest_of_any_kernel(group: Group) -> None:
     needed = ground_of(group.type, [TimingTask(size, (split,))], 0).workspace_bytes
     assert needed >= 4 * 128 * 128 * 8
     assert ground_of(group.type, [TimingTask(size, (kernel(group), split, broken))], 0).workspace_bytes == needed
+
+
+def test_the_workspace_is_enough_where_alignment_decides(group: Group) -> None:
+    template = front_matter.load("hgemm/packed.cu.j2", front_matter.search_path())
+    packed = kernel(replace(group, template=template, type=ProblemType("bfloat16", "nn"), constraints=()))
+    sizes: list[Size] = [(4096, 4096, 4096), (1001, 999, 997), (1999, 8, 64), (8, 2000, 63), (1500, 1500, 501)]
+    given = ground_of(packed.candidate.group.type, [TimingTask(size, (packed,)) for size in sizes], 0).workspace_bytes
+    for size in sizes:
+        assert given >= sum(buffer.bytes for buffer in packed.launches(size).workspace)
+    assert given < 2 * 4096 * 4096  # that of the largest size, where nothing is packed
 
 
 def test_no_task_needs_hardly_any_memory(group: Group) -> None:

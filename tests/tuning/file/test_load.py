@@ -119,7 +119,7 @@ def test_two_groups_of_one_name(tmp_path):
 FILES = ("tensile", "tensile_brute", "tensile_small", "deepbench", "deepbench_paper", "precisions")
 
 
-@pytest.mark.parametrize("name", [f"gemm_{name}" for name in FILES])
+@pytest.mark.parametrize("name", [*(f"gemm_{name}" for name in FILES), "hgemm_deepbench", "h200_bf16"])
 def test_the_files_that_come_along_are_right(name):
     assert load(EXPERIMENTS / f"{name}.yaml").groups
 
