@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import shutil
+import subprocess
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lab.library import dispatch
@@ -15,12 +19,14 @@ from lab.library.tree import Logic, Split
 from lab.operators.builtin import operator
 from lab.templates import front_matter as kernels
 from lab.templates.instance import Instance
+from lab.toolchain import locate
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
 
 pytestmark = pytest.mark.gpu
 
 GEMM = operator("gemm")
+GCC = shutil.which("gcc")
 KERNELS: dict[str, tuple[str, dict[str, Any]]] = {
     "bulk": ("v8_epilogue", {"block_m": 128}),
     "packed": ("packed", {"block_m": 128, "block_n": 128}),
@@ -61,10 +67,7 @@ def test_every_operand_gets_a_kernel_that_computes_it(folder, driver, slack, bet
     loaded = dispatch.load(folder)
     layout = loaded.library.layout
     for m, n, k in SIZES:
-        values = {"m": m, "n": n, "k": k, "dtype": "bfloat16", "layout": layout, "alpha": -1.5, "beta": beta}
-        plain = GEMM.problem(values)
-        leading = {f"ld{name.lower()}": plain.shapes[name][0] + slack for name in POINTERS}
-        problem = GEMM.problem({**values, **leading})
+        problem = padded({"m": m, "n": n, "k": k, "layout": layout, "alpha": -1.5, "beta": beta}, slack)
         inputs = GEMM.inputs(problem, 0)
         stored = {}
         for name, (rows, columns, apart) in problem.shapes.items():
@@ -78,6 +81,13 @@ def test_every_operand_gets_a_kernel_that_computes_it(folder, driver, slack, bet
             assert error <= tolerance, worst
 
 
+def padded(values, slack):
+    """The problem with so many elements behind each column."""
+    plain = GEMM.problem({**values, "dtype": "bfloat16"})
+    leading = {f"ld{name.lower()}": plain.shapes[name][0] + slack for name in POINTERS}
+    return GEMM.problem({**values, "dtype": "bfloat16", **leading})
+
+
 class Strided:
     """A column-major matrix in a buffer of 16-bit words."""
 
@@ -87,6 +97,43 @@ class Strided:
             "shape": (rows, columns), "strides": (2, 2 * apart), "typestr": "<u2", "data": (int(whole.ptr), False),
             "version": 3, "stream": None,
         }  # fmt: skip
+
+
+@pytest.mark.skipif(GCC is None, reason="gcc compiles the library")
+@pytest.mark.parametrize("slack", [0, 3])
+def test_c_computes_with_maps_and_blocks_that_stay(folder, driver, tmp_path, slack):
+    shared, headers = tmp_path / "libhgemm.so", locate.headers()
+    assert GCC is not None
+    assert headers is not None
+    flags = ("-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic", "-shared", "-fPIC")
+    subprocess.run([GCC, *flags, "-I", headers, "-o", shared, folder / "hgemm.c"], check=True)
+    ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)  # whose functions the library calls
+    c = ctypes.CDLL(str(shared))
+    handle, number, real, address = ctypes.c_void_p(), ctypes.c_int64, ctypes.c_float, ctypes.c_uint64
+    assert c.hgemm_open(ctypes.byref(handle), str(folder).encode()) == 0
+    layout = dispatch.load(folder).library.layout
+    for m, n, k in SIZES:
+        problem = padded({"m": m, "n": n, "k": k, "layout": layout, "alpha": 2.0, "beta": 0.5}, slack)
+        inputs = GEMM.inputs(problem, 1)
+        a, b, result = (driver.to_device(inputs.arrays[name]) for name in POINTERS)
+        size, leading = [number(extent) for extent in (m, n, k)], [number(problem[f"ld{x}"]) for x in "abc"]
+        needed = ctypes.c_size_t()
+        factors = real(2.0), real(0.5)
+        assert c.hgemm_workspace(*size, factors[0], *leading[:2], factors[1], leading[2], ctypes.byref(needed)) == 0
+        scratch = driver.mem_alloc(max(1, needed.value))
+        at = [address(int(one)) for one in (a, b, result, scratch)]
+        for _ in range(2):
+            driver.memcpy_htod(result, inputs.arrays["C"])
+            status = c.hgemm_gemm(
+                handle, *size, factors[0], at[0], leading[0], at[1], leading[1], factors[1], at[2], leading[2], at[3],
+                needed, None,
+            )  # fmt: skip
+            assert status == 0
+            got = np.empty_like(inputs.arrays["C"])
+            driver.memcpy_dtoh(got, result)
+            error, tolerance, worst = GEMM.verify(problem, GEMM.reference(problem, inputs), {"C": got})
+            assert error <= tolerance, worst
+    c.hgemm_close(handle)
 
 
 def test_a_graph_of_a_call_with_maps_computes_again(folder, driver):
