@@ -16,8 +16,8 @@ from lab.base.functions import ceil_div
 from lab.hardware.tensormaps import TensorMap
 from lab.library.grid import LARGEST, check_size
 from lab.library.operands import Form, Operand
-from lab.library.package import ALIGNMENT, POINTERS, SIZES, Library, LibraryMap
-from lab.library.picking import pick
+from lab.library.package import ALIGNMENT, POINTERS, Library, LibraryMap
+from lab.library.picking import pick, possible
 from lab.library.scalars import is_element
 from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.launches import Launch, Launches, ResidentGrid
@@ -353,11 +353,12 @@ def sized_form(m: int, n: int, k: int, leading: tuple[int, int, int] | None, lib
 
 
 def for_library(form: CallForm, library: Library) -> CallForm:
-    """Return a form with the factors that the plan of its size depends on, other than as arguments."""
-    kernel = library.kernels[pick(library, dict(zip(SIZES, form.point, strict=True)))]
-    texts = [text for one in kernel.launches for text in (*one.grid, *one.block, one.shared_bytes, one.when) if text]
-    texts += [buffer.elements for buffer in kernel.workspace]
-    used = frozenset[str]().union(*(names_in(text, at=Location(kernel.name), key=text) for text in texts))
+    """Return a form with the factors that the plan of its size depends on, whatever the leading dimensions."""
+    used: set[str] = set()
+    for kernel in possible(library, *form.point[:3]):
+        parts = [text for one in kernel.launches for text in (*one.grid, *one.block, one.shared_bytes, one.when)]
+        parts += [buffer.elements for buffer in kernel.workspace]
+        used.update(*(names_in(text, at=Location(kernel.name), key=text) for text in parts if text))
     return replace(form, named=tuple(i for i, name in enumerate(library.factors) if name in used))
 
 

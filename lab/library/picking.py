@@ -42,6 +42,16 @@ def picked(library: Library, m: int, n: int, k: int) -> int:
     return pick(library, dict(zip(SIZES, (m, n, k, *least_leading(library.layout, m, n, k)), strict=True)))
 
 
+def possible(library: Library, m: int, n: int, k: int) -> tuple[LibraryKernel, ...]:
+    """Return the kernels that a size may get, by its leading dimensions.
+
+    Raises:
+        UserError: It is not a size.
+    """
+    logics = (library.logic, library.general)
+    return tuple(library.kernels[i] for i in {logic.select(m, n, k) for logic in logics if logic is not None})
+
+
 def fits(kernel: LibraryKernel, point: Mapping[str, Scalar]) -> bool:
     """Return whether a kernel's requirements hold of m, n, k and the leading dimensions."""
     if not kernel.requires:

@@ -5,7 +5,7 @@ from library_support import mapped_library, small_library
 
 from lab.base.errors import UserError
 from lab.library.package import SIZES
-from lab.library.picking import least_leading, pick, picked
+from lab.library.picking import least_leading, pick, picked, possible
 
 LIBRARY = mapped_library()
 
@@ -36,6 +36,12 @@ def test_without_a_general_logic_sizes_alone_decide():
     library = small_library()
     for size in ((1, 1, 1), (400, 48, 64), (399, 47, 63)):
         assert picked(library, *size) == library.logic.select(*size)
+
+
+def test_a_size_may_get_one_of_two_kernels_by_its_leading_dimensions():
+    assert {kernel.name for kernel in possible(LIBRARY, 32, 5, 6)} == {"mapped", "small"}
+    assert {kernel.name for kernel in possible(LIBRARY, 302, 5, 6)} == {"mapped", "large"}
+    assert len(possible(small_library(), 302, 5, 6)) == 1
 
 
 def test_what_is_no_size_is_refused():
