@@ -14,6 +14,12 @@ from lab.base.elements import ELEMENT_BYTES
 from lab.hardware.tensormaps import ALIGNMENT, BYTES, SWIZZLES, TensorMap
 
 DATA_TYPES: Final = {
+    "uint8": 0,
+    "int8": 0,
+    "float8_e4m3fn": 0,
+    "float8_e5m2": 0,
+    "uint16": 1,
+    "int16": 1,
     "uint32": 2,
     "int32": 3,
     "uint64": 4,
@@ -23,7 +29,7 @@ DATA_TYPES: Final = {
     "float64": 8,
     "bfloat16": 9,
 }
-"""`CUtensorMapDataType` by element type."""
+"""`CUtensorMapDataType` by element type; a copy moves the bits of those of eight and 16 bits, whatever they mean."""
 
 Words = tuple[int, ...]
 """A `CUtensorMap` as 64-bit words."""
