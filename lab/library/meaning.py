@@ -65,6 +65,16 @@ class Meaning(Generic[Value]):
         del function, arguments
         return None
 
+    def listing(self, values: Sequence[Value]) -> Value | None:
+        """``[first, second]``, to look something up in."""
+        del values
+        return None
+
+    def pairs(self, values: Sequence[tuple[Value, Value]]) -> Value | None:
+        """``{key: value}``, likewise."""
+        del values
+        return None
+
     def item(self, value: Value, index: Value) -> Value | None:
         """``value[index]``."""
         del value, index
@@ -109,13 +119,25 @@ def _read(part: syntax.Part, meaning: Meaning[Value], at: Location, key: str) ->
             found = meaning.choice(read(part.test), lambda: read(part.then), lambda: read(part.otherwise))
         case syntax.Application():
             found = _called(part, meaning, read)
-        case syntax.ItemOf():
-            found = meaning.item(read(part.value), read(part.index))
+        case syntax.ListOf() | syntax.Pairs() | syntax.ItemOf():
+            found = _table(part, meaning, read)
     if found is None:
         accepted = f"+ - * // %, comparisons, and, or, not, if else, {', '.join(FUNCTIONS)}"
         message = "a library's launch cannot compute this"
         raise UserError(message, at=at, key=key, found=_shown(part), accepted=accepted)
     return found
+
+
+def _table(
+    part: syntax.ListOf | syntax.Pairs | syntax.ItemOf, meaning: Meaning[Value], read: Callable[[syntax.Part], Value]
+) -> Value | None:
+    match part:
+        case syntax.ListOf(parts=parts):
+            return meaning.listing([read(inner) for inner in parts])
+        case syntax.Pairs(parts=pairs):
+            return meaning.pairs([(read(name), read(value)) for name, value in pairs])
+        case syntax.ItemOf(value=value, index=index):
+            return meaning.item(read(value), read(index))
 
 
 def _called(part: syntax.Application, meaning: Meaning[Value], read: Callable[[syntax.Part], Value]) -> Value | None:

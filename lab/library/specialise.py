@@ -210,6 +210,13 @@ class _Specialised(Meaning[_Term]):
     def call(self, function: str, arguments: Sequence[_Term]) -> _Term:
         return self._made(f"{function}({', '.join(term.text for term in arguments)})", *arguments)
 
+    def listing(self, values: Sequence[_Term]) -> _Term:
+        return _Term(f"[{', '.join(one.text for one in values)}]", all(one.known for one in values))
+
+    def pairs(self, values: Sequence[tuple[_Term, _Term]]) -> _Term:
+        text = ", ".join(f"{name.text}: {value.text}" for name, value in values)
+        return _Term(f"{{{text}}}", all(name.known and value.known for name, value in values))
+
     def item(self, value: _Term, index: _Term) -> _Term:
         return self._made(f"{value.text}[{index.text}]", value, index)
 

@@ -139,6 +139,18 @@ def test_parameters_become_numbers_and_what_they_decide_is_decided(tmp_path):
     assert shipped.workspace[0].dtype == "float32"
 
 
+def test_tables_of_parameters_are_looked_up_before_a_library_is_written(tmp_path):
+    shipped = written(
+        tmp_path,
+        "parameters:\n  tile: {type: int, default: 64, help: rows}\nrequires:\n"
+        '  - {that: \'ldc % (4 if layout in ["tn", "tt"] else {64: 8}[tile]) == 0\', because: of the test}\n'
+        "entry: e\ngrid: ['ceil_div(m, {32: 1, 64: 2}[tile])']\nblock: [32]\narguments: {}",
+    )
+    assert (shipped.requires, shipped.launches[0].grid[0]) == ("((ldc % 8) == 0)", "ceil_div(m, 2)")
+    with pytest.raises(UserError, match="cannot compute"):
+        to_c("{1: 2}[m]")
+
+
 def test_a_name_that_nobody_knows_is_refused_with_its_line(tmp_path):
     with pytest.raises(UserError, match="cannot know this name") as caught:
         written(tmp_path, "entry: e\ngrid: [batch]\nblock: [32]\narguments: {}")

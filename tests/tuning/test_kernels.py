@@ -153,7 +153,7 @@ def test_a_kernel_says_which_sizes_it_does_not_compute(group: Group) -> None:
     assert (built.facts.threads, built.facts.cluster, built.facts.blocks_per_sm) == (384, 2, 1)
     assert built.refused((4096, 4096, 4096)) == ""
     for _ in range(2):
-        assert built.refused((4095, 64, 64)).startswith("not for this size: lda % 8 == 0")
+        assert built.refused((4095, 64, 64)).startswith("not for this size: lda * element_bytes % 16 == 0")
     assert built.launches((8192, 8192, 64)).steps[0].grid == (H200.sms, 1, 1)  # as many blocks as the GPU holds
     assert built.launches((128, 256, 64)).steps[0].grid == (2, 1, 1)
     large, small = (built.predicted_ms((side, side, side), H200) for side in (8192, 4096))
