@@ -53,6 +53,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Scalar]]] = {
         {"threads": 32, "rows_per_block": 2, "items": 4, "vector_width": 8, "shifted": True},
     ),
     "vectors of eight": ("fused", {"threads": 32, "rows_per_block": 4, "items": 4, "vector_width": 8}),
+    "five warps": ("fused", {"threads": 160, "items": 3, "shifted": True}),
+    "staged, three warps": ("staged", {"threads": 96, "items": 4, "persistent": 4}),
+    "twice, three warps": ("twice", {"threads": 96, "unroll": 1}),
 }
 SIZES: list[dict[str, Scalar]] = [
     {"m": 1, "n": 1},
