@@ -56,6 +56,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Scalar]]] = {
     "five warps": ("fused", {"threads": 160, "items": 3, "shifted": True}),
     "staged, three warps": ("staged", {"threads": 96, "items": 4, "persistent": 4}),
     "twice, three warps": ("twice", {"threads": 96, "unroll": 1}),
+    "staged, shifted": ("staged", {"threads": 64, "items": 4, "stages": 2, "shifted": True, "persistent": 3}),
+    "twice, shifted": ("twice", {"threads": 64, "cluster": 2, "unroll": 1, "shifted": True, "persistent": 6}),
 }
 SIZES: list[dict[str, Scalar]] = [
     {"m": 1, "n": 1},
