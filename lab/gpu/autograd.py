@@ -68,9 +68,8 @@ def instance(name: str, rows: int, columns: int, dtype: str) -> Instance:
         "rows_per_block": max(1, 128 // threads),
         "items": ceil_div(columns, threads * _WIDTH),
         "vector_width": _WIDTH,
+        "shifted": True,
     }
-    if name == "softmax":
-        given["shifted"] = True
     problem = operator(name).problem({"m": rows, "n": columns, "dtype": dtype})
     return Instance.of(load(f"{name}/fused.cu.j2", search_path()), given, problem)
 

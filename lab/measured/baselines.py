@@ -36,11 +36,11 @@ BASELINES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         CUBLAS: ("gemm",),
         COPY: (),
-        TORCH: ("softmax", "contraction", "layer_norm", "rms_norm"),
+        TORCH: ("softmax", "contraction", "layer_norm", "rms_norm", "masked_softmax"),
         TORCH_NAIVE: ("softmax",),
         TORCH_JIT: ("softmax",),
         TORCH_COMPILE: ("softmax",),
-        TRITON: ("softmax",),
+        TRITON: ("softmax", "layer_norm", "rms_norm", "masked_softmax"),
     }
 )
 """Name of each baseline to the operators that it computes. `copy` computes none: it moves as many bytes."""

@@ -1,9 +1,10 @@
 """Operators by name.
 
-`gemm`, `contraction`, `softmax`, `softmax_backward`, `layer_norm`, `rms_norm`, `copy` and `transpose` are built in. An
-operator of the user's own is a Python file named explicitly, ``./my_op.py:MyOp``; importing it runs its code, and that
-is the documented trust boundary. Worker processes call `operator` for such a file; the main process asks through
-`lab.operators.foreign`. The operator of a plain kernel's file, which declares it as text, is named by that text.
+`gemm`, `contraction`, `softmax`, `masked_softmax`, `softmax_backward`, `layer_norm`, `rms_norm`, `copy` and
+`transpose` are built in. An operator of the user's own is a Python file named explicitly, ``./my_op.py:MyOp``;
+importing it runs its code, and that is the documented trust boundary. Worker processes call `operator` for such a file;
+the main process asks through `lab.operators.foreign`. The operator of a plain kernel's file, which declares it as text,
+is named by that text.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from lab.operators.contraction import Contraction
 from lab.operators.declared.declaration import PREFIX, Declaration
 from lab.operators.declared.operator import declared
 from lab.operators.gemm import Gemm
+from lab.operators.masked_softmax import MaskedSoftmax
 from lab.operators.moves import CopyProblem, Move, TransposeProblem
 from lab.operators.norms import LayerNorm, RmsNorm
 from lab.operators.softmax import Softmax
@@ -30,6 +32,7 @@ BUILT_IN: dict[str, Callable[[], Operator[Any]]] = {
     "gemm": Gemm,
     "contraction": Contraction,
     "softmax": Softmax,
+    "masked_softmax": MaskedSoftmax,
     "softmax_backward": SoftmaxBackward,
     "layer_norm": LayerNorm,
     "rms_norm": RmsNorm,

@@ -16,12 +16,15 @@ VARIANTS: dict[str, dict[str, Scalar]] = {
     "warp": {"threads": 32, "rows_per_block": 2, "items": 12},
     "block, two rows": {"threads": 64, "rows_per_block": 2, "items": 6, "persistent": 2, "streaming": True},
     "block of 1024": {"threads": 1024, "items": 1, "vector_width": 2},
+    "shifted": {"threads": 96, "items": 3, "shifted": True, "persistent": 3},
+    "shifted, a warp a row": {"threads": 32, "rows_per_block": 4, "items": 8, "shifted": True, "streaming": True},
 }
 SIZES: list[dict[str, Scalar]] = [
     {"m": 1, "n": 1},
     {"m": 23, "n": 7},
     {"m": 21, "n": 129, "ldx": 130, "ldy": 133},
     {"m": 5, "n": 1004, "ldx": 1008},
+    {"m": 9, "n": 203, "ldx": 211, "ldy": 207},
 ]
 
 
@@ -55,3 +58,14 @@ def test_a_row_is_read_once_and_written_once(name, weights):
     memory = executed(name, {"threads": 128, "items": 2}, m=16, n=1024).executed.memory
     assert memory["global.load"].bytes_used == (1 + weights) * 4 * 16 * 1024  # each row asks for the weights anew
     assert memory["global.store"].bytes_used == memory["global.store"].bytes_moved == 4 * 16 * 1024
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+def test_shifted_vectors_move_rows_of_any_length_in_few_requests_and_sectors(name):
+    m, n, given = 16, 1021, {"threads": 64, "items": 4}
+    shifted = executed(name, {**given, "shifted": True}, m=m, n=n).executed.memory["global.store"]
+    single = executed(name, given, m=m, n=n).executed.memory["global.store"]
+    assert shifted.bytes_used == single.bytes_used == 4 * m * n
+    assert shifted.requests < 0.3 * single.requests
+    # twice are touched only sectors that vectors share with the elements before and behind them
+    assert shifted.sectors <= m * (4 * n // 32 + 3) < 0.9 * single.sectors

@@ -19,6 +19,8 @@ VARIANTS: dict[str, dict[str, Scalar]] = {
     "block": {"threads": 64, "items": 6, "streaming": True, "persistent": "occupancy"},
     "block, two rows": {"threads": 64, "rows_per_block": 2, "items": 14, "persistent": 2},
     "block of 1024": {"threads": 1024, "items": 1, "vector_width": 2},
+    "shifted": {"threads": 96, "items": 4, "shifted": True, "persistent": 3},
+    "shifted, a warp a row": {"threads": 32, "rows_per_block": 4, "items": 8, "shifted": True, "streaming": True},
 }
 SIZES: list[dict[str, Scalar]] = [
     {"m": 1, "n": 1},
@@ -26,6 +28,7 @@ SIZES: list[dict[str, Scalar]] = [
     {"m": 21, "n": 129, "ldy": 130, "lddy": 133, "lddx": 131},
     {"m": 22, "n": 256, "lddx": 264},
     {"m": 5, "n": 1004, "ldy": 1008, "lddy": 1012},
+    {"m": 9, "n": 203, "ldy": 211, "lddy": 207},
 ]
 
 
@@ -57,3 +60,19 @@ def test_both_rows_are_read_once_and_the_result_is_written_once():
     memory = executed({"threads": 128, "items": 2}, problem).executed.memory
     assert memory["global.load"].bytes_used == memory["global.load"].bytes_moved == 2 * 4 * 16 * 1024
     assert memory["global.store"].bytes_used == memory["global.store"].bytes_moved == 4 * 16 * 1024
+
+
+def test_shifted_vectors_move_rows_of_any_length_in_few_sectors():
+    m, n, given = 16, 1021, {"threads": 64, "items": 4, "shifted": True}
+    problem = BACKWARD.problem({"m": m, "n": n})
+    assert Instance.of(TEMPLATE, given, problem).launches.entries == ("softmax_backward_shifted",)
+    memory = executed(given, problem).executed.memory
+    assert memory["global.load"].bytes_used == 2 * memory["global.store"].bytes_used == 2 * 4 * m * n
+    # twice are touched only sectors that vectors share with the elements before and behind them
+    assert memory["global.load"].sectors <= 2 * m * (4 * n // 32 + 3)
+    assert memory["global.store"].sectors <= m * (4 * n // 32 + 3)
+
+
+def test_rows_of_unequal_alignment_have_no_shifted_form():
+    given, problem = {"threads": 64, "items": 4, "shifted": True}, {"m": 4, "n": 777, "ldy": 778, "lddy": 778}
+    assert Instance.of(TEMPLATE, given, BACKWARD.problem(problem)).launches.entries == ("softmax_backward_scalar",)

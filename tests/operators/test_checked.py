@@ -20,6 +20,7 @@ SMALL: dict[str, dict[str, object]] = {
     "contraction": {"einsum": "ik,kj->ij", "i": 4, "j": 8, "k": 4},
     "softmax": {"m": 4, "n": 32},
     "softmax_backward": {"m": 4, "n": 32},
+    "masked_softmax": {"m": 4, "n": 32},
     "layer_norm": {"m": 4, "n": 32},
     "rms_norm": {"m": 4, "n": 32},
     "copy": {"m": 8, "n": 16},

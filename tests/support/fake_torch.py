@@ -20,6 +20,9 @@ class FakeTensor(np.ndarray):
     def copy_(self, other):
         self[...] = other
 
+    def masked_fill(self, mask, value):
+        return np.where(mask, value, self)
+
     def view(self, *kind):  # type: ignore[override] # torch has fewer ways
         return super().view(np.uint16) if kind == ("bfloat16",) else super().view(*kind)
 
@@ -58,6 +61,10 @@ class FakeTorch(types.ModuleType):
         assert self.precision == "highest"
         self.einsums += 1
         return np.einsum(equation, a, b)
+
+    def arange(self, end, device):
+        assert device == "cuda"
+        return np.arange(end)
 
     def add(self, left, right, alpha):
         return left + alpha * right

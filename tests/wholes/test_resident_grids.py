@@ -166,7 +166,7 @@ archs: [sm_90]
 
 
 @pytest.mark.parametrize("sms", [H200_SMS, 78])
-@pytest.mark.parametrize("template", ["fused", "staged", "twice"])
+@pytest.mark.parametrize("template", ["fused", "staged", "twice", "online"])
 def test_the_softmax_templates_keep_every_sm_at_work(tmp_path, monkeypatch, template, sms):
     monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "cache"))
     experiment = from_text(TEMPLATE.replace("TEMPLATE", template), tmp_path / "t.yaml")

@@ -18,13 +18,15 @@ from lab.gpu.baselines.copy import copy_baseline
 from lab.gpu.baselines.cublas import Cublas, cublas_baseline
 from lab.gpu.baselines.cublaslt import CublasLt
 from lab.gpu.baselines.einsum import einsum_baseline
-from lab.gpu.baselines.norms import norm_baseline
+from lab.gpu.baselines.masked_softmax import masked_torch_baseline, masked_triton_baseline
+from lab.gpu.baselines.norms import norm_baseline, triton_norm_baseline
 from lab.gpu.baselines.softmax import compiled_baseline, naive_baseline, torch_baseline, triton_baseline
 from lab.gpu.device.backend import Baseline, BaselineMissingError, Enqueue
 from lab.measured.baselines import BASELINES, COPY, CUBLAS, TORCH, TORCH_COMPILE, TORCH_JIT, TORCH_NAIVE, TRITON
 from lab.operators.base import Inputs
 from lab.operators.contraction import ContractionProblem
 from lab.operators.float8 import FORMATS
+from lab.operators.masked_softmax import MaskedSoftmaxProblem
 from lab.operators.norms import NormProblem
 from lab.operators.softmax import SoftmaxProblem
 
@@ -117,6 +119,25 @@ def _rms_norm(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
     return norm_baseline("rms_norm", NormProblem.restored(problem), site.pointers, site.stream.handle)
 
 
+def _triton_layer_norm(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
+    known = NormProblem.restored(problem)
+    return triton_norm_baseline("layer_norm", known, site.pointers, site.stream.handle, site.timed)
+
+
+def _triton_rms_norm(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
+    known = NormProblem.restored(problem)
+    return triton_norm_baseline("rms_norm", known, site.pointers, site.stream.handle, site.timed)
+
+
+def _torch_masked(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
+    return masked_torch_baseline(MaskedSoftmaxProblem.restored(problem), site.pointers, site.stream.handle)
+
+
+def _triton_masked(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
+    known = MaskedSoftmaxProblem.restored(problem)
+    return masked_triton_baseline(known, site.pointers, site.stream.handle, site.timed)
+
+
 def _triton_softmax(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
     return triton_baseline(SoftmaxProblem.restored(problem), site.pointers, site.stream.handle, site.timed)
 
@@ -136,6 +157,10 @@ MAKERS: Final[Mapping[tuple[str, str], Maker]] = MappingProxyType(
         (TORCH_JIT, "softmax"): _jit_softmax,
         (TORCH_COMPILE, "softmax"): _compiled_softmax,
         (TRITON, "softmax"): _triton_softmax,
+        (TRITON, "layer_norm"): _triton_layer_norm,
+        (TRITON, "rms_norm"): _triton_rms_norm,
+        (TORCH, "masked_softmax"): _torch_masked,
+        (TRITON, "masked_softmax"): _triton_masked,
     }
 )
 """Name and operator to the function that makes the baseline."""

@@ -6,23 +6,14 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Final
 
-from lab.base.warp import WARP_SIZE
 from lab.gpu.baselines.torch import flat_tensor, module, torch_with_cuda
+from lab.gpu.baselines.triton_rows import WHOLE_ROW, RowLaunch, block_of, fastest
 from lab.gpu.device.backend import Baseline, BaselineMissingError, Enqueue
 from lab.measured.baselines import TORCH_JIT, unfused_softmax_elements
 from lab.operators.softmax import SoftmaxProblem
 
-_WHOLE_ROW: Final = 32768
-"""Longest row, in columns, that the Triton kernel keeps in registers: 1024 threads of 32 elements."""
-
 _BLOCK: Final = 8192
-"""Columns that it handles at a time in longer rows."""
-
-_WARPS: Final = (1, 2, 4, 8, 16, 32)
-"""Numbers of warps to choose from."""
-
-_MOST_ELEMENTS: Final = 64
-"""Elements a thread may hold; more would spill."""
+"""Columns that the Triton kernel handles at a time in rows that it cannot keep in registers."""
 
 
 def _tensor(torch: ModuleType, address: int, problem: SoftmaxProblem, stride: int) -> Any:  # noqa: ANN401 - a torch.Tensor
@@ -155,38 +146,18 @@ def triton_baseline(
     """
     torch = module("torch")
     kernels = _triton_kernels()
-    m, n = problem.m, problem.n
     x, y = (
         _tensor(torch, pointers[name], problem, stride) for name, stride in (("X", problem.ldx), ("Y", problem.ldy))
     )
-    own = torch.cuda.ExternalStream(stream)
-    whole = n <= _WHOLE_ROW
-    kernel = kernels.whole_row if whole else kernels.two_passes
-    block = max(WARP_SIZE, 1 << (n - 1).bit_length()) if whole else _BLOCK
-    made: dict[int, tuple[Enqueue, Any]] = {}
-    for warps in warp_counts(block):
-
-        def queue(warps: int = warps) -> Any:  # noqa: ANN401 - Triton's compiled kernel
-            with torch.cuda.stream(own):
-                return kernel[(m,)](x, y, n, problem.ldx, problem.ldy, BLOCK=block, num_warps=warps)
-
-        try:
-            compiled = queue()
-            own.synchronize()
-        except Exception as error:  # whatever Triton raises, the sweep goes on without it
-            raise BaselineMissingError(f"the Triton kernel fails: {type(error).__name__}: {error}") from error
-        made[warps] = (queue, compiled)
-    best = min(made, key=lambda warps: timed(made[warps][0]))
-    launch, compiled = made[best]
-    name = "whole row in registers" if whole else "row read twice"
-    library = f"triton {module('triton').__version__}, BLOCK={block}, num_warps={best}, {name}"
-    ptx = str(compiled.asm.get("ptx", "")) if hasattr(compiled, "asm") else ""
-    return Baseline("triton", library, kernel.fn.__name__, "", launch, ptx=ptx)
-
-
-def warp_counts(block: int) -> tuple[int, ...]:
-    """Return the numbers of warps to try for `block` columns at a time: a thread holds 1 to 64 of them."""
-    return tuple(warps for warps in _WARPS if 1 <= block // (WARP_SIZE * warps) <= _MOST_ELEMENTS)
+    whole = problem.n <= WHOLE_ROW
+    launch = RowLaunch(
+        kernels.whole_row if whole else kernels.two_passes,
+        problem.m,
+        (x, y, problem.n, problem.ldx, problem.ldy),
+        {"BLOCK": block_of(problem.n) if whole else _BLOCK},
+        "whole row in registers" if whole else "row read twice",
+    )
+    return fastest(launch, stream, timed)
 
 
 def _triton_kernels() -> ModuleType:

@@ -43,8 +43,16 @@ def test_an_unknown_name_is_answered_with_the_known_ones(registry, cuda):
     ("name", "of", "words"),
     [
         ("cublas", "softmax", "the baseline cublas computes gemm, not softmax"),
-        ("torch", "gemm", "the baseline torch computes softmax, contraction, layer_norm, rms_norm, not gemm"),
-        ("triton", "contraction", "the baseline triton computes softmax, not contraction"),
+        (
+            "torch",
+            "gemm",
+            "the baseline torch computes softmax, contraction, layer_norm, rms_norm, masked_softmax, not gemm",
+        ),
+        (
+            "triton",
+            "contraction",
+            "the baseline triton computes softmax, layer_norm, rms_norm, masked_softmax, not contraction",
+        ),
     ],
 )
 def test_an_operator_that_a_baseline_does_not_compute_is_named(registry, cuda, name, of, words):
@@ -65,7 +73,11 @@ def test_an_operator_that_a_baseline_does_not_compute_is_named(registry, cuda, n
         ("torch-naive", "softmax", {"m": 2, "n": 3}, "torch cannot be imported"),
         ("torch-jit", "softmax", {"m": 2, "n": 3}, "torch cannot be imported"),
         ("torch-compile", "softmax", {"m": 2, "n": 3}, "torch cannot be imported"),
+        ("torch", "masked_softmax", {"m": 2, "n": 3}, "torch cannot be imported"),
         ("triton", "softmax", {"m": 2, "n": 3}, "torch cannot be imported"),
+        ("triton", "layer_norm", {"m": 2, "n": 3}, "torch cannot be imported"),
+        ("triton", "rms_norm", {"m": 2, "n": 3}, "torch cannot be imported"),
+        ("triton", "masked_softmax", {"m": 2, "n": 3}, "torch cannot be imported"),
     ],
 )
 def test_each_name_leads_to_its_maker(registry, cuda, monkeypatch, name, of, fields, words):

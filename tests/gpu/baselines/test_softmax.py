@@ -15,7 +15,6 @@ from lab.gpu.baselines.softmax import (
     naive_baseline,
     torch_baseline,
     triton_baseline,
-    warp_counts,
 )
 from lab.gpu.device.backend import BaselineMissingError
 from lab.operators.builtin import operator
@@ -177,14 +176,6 @@ def test_without_triton_the_baseline_is_missing(torch, monkeypatch):
     problem, _, pointers = loaded()
     with pytest.raises(BaselineMissingError, match="triton cannot be imported here"):
         triton_baseline(problem, pointers, 0, lambda launch: 1.0)
-
-
-@pytest.mark.parametrize(
-    ("block", "warps"),
-    [(32, (1,)), (64, (1, 2)), (2048, (1, 2, 4, 8, 16, 32)), (4096, (2, 4, 8, 16, 32)), (32768, (16, 32))],
-)
-def test_a_thread_holds_at_least_one_and_at_most_64_elements(block, warps):
-    assert warp_counts(block) == warps
 
 
 def test_the_array_is_not_read_beyond_its_rows(torch):

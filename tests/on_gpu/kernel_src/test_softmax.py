@@ -30,6 +30,13 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "staged": ("staged", {"threads": 128, "items": 3, "stages": 2, "persistent": 264}),
     "staged cluster": ("staged", {"threads": 64, "items": 1, "cluster": 8, "stages": 1, "persistent": 64}),
     "twice": ("twice", {"threads": 128}),
+    "five warps": ("fused", {"threads": 160, "items": 2, "shifted": True}),
+    "staged, shifted": ("staged", {"threads": 96, "items": 4, "stages": 2, "shifted": True, "persistent": 264}),
+    "twice, shifted": ("twice", {"threads": 64, "cluster": 2, "shifted": True}),
+    "online": ("online", {"threads": 96, "items": 2, "shared_items": 2, "shifted": True, "persistent": 40}),
+    "online, in place": ("online", {"threads": 64, "items": 3, "shared_items": 3, "in_place": True}),
+    "online cluster": ("online", {"threads": 64, "cluster": 4, "items": 1, "shared_items": 1, "persistent": 16}),
+    "online, not refilled": ("online", {"threads": 128, "items": 2, "shared_items": 1, "refill": False}),
     "twice in a cluster": ("twice", {"threads": 64, "cluster": 2, "unroll": 2, "backwards": False}),
 }
 SIZES: list[dict[str, Any]] = [
@@ -65,6 +72,15 @@ def test_every_template_is_right(session, variant, dtype):
         if result.failure:
             failures.append(f"{size}: {result.failure.stage}: {result.failure.reason}")
     assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize(("n", "cluster"), [(65536, 1), (65536, 2), (131072, 4), (262144, 8)])
+def test_rows_that_no_sm_holds_without_its_shared_memory_or_its_neighbours(session, n, cluster):
+    if (arch := session.start().arch) < "sm_90":
+        pytest.skip("needs clusters")
+    given = {"threads": n // 64 // cluster, "cluster": cluster, "items": 6, "shared_items": 10}
+    made = job("online", {**given, "persistent": 16}, SOFTMAX.problem({"m": 37, "n": n}), arch)
+    assert session.run(made, CHECK).failure is None
 
 
 def test_rows_that_need_more_than_48_kb_of_shared_memory(session):

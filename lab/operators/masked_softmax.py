@@ -1,0 +1,162 @@
+"""Softmax of scaled and masked scores, as attention has them: ``Y[i, :] = softmax(scale X[i, :] + mask[i, :])``.
+
+The rows of X are the scores of one matrix of queries after another, of a head and a sequence each; a query scores n
+keys. All matrices are row-major and have one element type; arithmetic is done in float32.
+
+A mask is one of:
+
+- ``none``: nothing is added.
+- ``causal``: a query sees the keys up to its own position and no later one, where the queries are the last positions:
+  query q of `queries` sees the first ``n - queries + q + 1`` keys. What it may not see has the result 0.
+- ``additive``: a matrix M of `queries` x n numbers, the same for every matrix of queries; -inf hides a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Annotated, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from lab.base.elements import ELEMENT_BYTES
+from lab.measured.timing import Merit
+from lab.operators.base import Expected, Extent, Floats, Inputs, Problem
+from lab.operators.matrices import check_leading
+from lab.operators.rows import RowOperator, rows_of
+from lab.operators.stored import LEAST, UNIT, empty, stored, widened
+
+_HIDDEN_SHARE = 0.125
+"""Share of the elements of an additive mask that are -inf."""
+
+_CHUNK = 1 << 19
+"""Elements that the reference computes at a time: a few arrays of them stay in a core's cache."""
+
+
+class MaskedSoftmaxProblem(Problem):
+    """The rows of a matrix of scores.
+
+    Attributes:
+        dtype: Element type of X, M and Y.
+        mask: ``none``, ``causal`` or ``additive``; see the module.
+        m: Rows, of all matrices of queries together.
+        n: Columns: the keys that a query scores.
+        queries: Rows of one matrix; the least of m and n by default. Of a causal mask at most n.
+        scale: What X is multiplied by; rounded to float32.
+        ldx: Elements from one row of X to the next; n by default.
+        ldm: The same of M.
+        ldy: The same of Y.
+    """
+
+    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+    mask: Literal["none", "causal", "additive"] = "causal"
+    m: Extent
+    n: Extent
+    queries: Extent = Field(default_factory=lambda known: min(known["m"], known["n"]))
+    scale: Annotated[float, Field(gt=-1e6, lt=1e6, allow_inf_nan=False)] = 1.0
+    ldx: Extent = Field(default_factory=lambda known: known["n"])
+    ldm: Extent = Field(default_factory=lambda known: known["n"])
+    ldy: Extent = Field(default_factory=lambda known: known["n"])
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        for name in ("ldx", "ldm", "ldy"):
+            check_leading(name, int(self[name]), self.n)
+        if self.mask == "causal" and self.queries > self.n:
+            raise ValueError(f"queries is {self.queries}, but a causal mask needs at most n, {self.n}")
+        return self
+
+    @property
+    def visible(self) -> NDArray[np.int64]:
+        """How many elements of each row a causal mask lets through, and all of them of another; int64, (m,)."""
+        if self.mask != "causal":
+            return np.full(self.m, self.n)
+        return self.n - self.queries + np.arange(self.m) % self.queries + 1
+
+
+@dataclass(frozen=True)
+class MaskedSoftmax(RowOperator[MaskedSoftmaxProblem]):
+    """The operator `masked_softmax`."""
+
+    name = "masked_softmax"
+    merit = Merit.BANDWIDTH
+    problem_type = MaskedSoftmaxProblem
+    output, leading = "Y", "ldy"
+
+    def inputs(self, problem: MaskedSoftmaxProblem, seed: int) -> Inputs:
+        """Fill X and M with normal numbers, an eighth of M with -inf, Y and all padding with NaN.
+
+        Elements of X that a causal mask hides are NaN, so that whoever lets them in is found.
+        """
+        m, n, dtype = problem.m, problem.n, problem.dtype
+        rng = np.random.default_rng(seed)
+        arrays = {"X": empty(m * problem.ldx, dtype)}
+        scores = rng.standard_normal((m, n), dtype=np.float32)
+        scores[np.arange(n) >= problem.visible[:, None]] = np.nan
+        rows_of(arrays["X"], m, n, problem.ldx)[...] = stored(scores, dtype)
+        if problem.mask == "additive":
+            added = rng.standard_normal((problem.queries, n), dtype=np.float32)
+            added[rng.random((problem.queries, n)) < _HIDDEN_SHARE] = -np.inf
+            arrays["M"] = empty(problem.queries * problem.ldm, dtype)
+            rows_of(arrays["M"], problem.queries, n, problem.ldm)[...] = stored(added, dtype)
+        arrays["Y"] = empty(m * problem.ldy, dtype)
+        scalars = {key: problem[key] for key in ("m", "n", "queries", "scale", "ldx", "ldm", "ldy")}
+        return Inputs(scalars=scalars, arrays=arrays, outputs=("Y",))
+
+    def reference(self, problem: MaskedSoftmaxProblem, inputs: Inputs) -> Mapping[str, Expected]:
+        """Compute Y in float64 of X and M as they are stored, with a bound of each element's error.
+
+        To the bound of `lab.operators.softmax.Softmax.reference` come the roundings of the scores, s = scale X +
+        mask: a product and a sum in float32 leave s within ``e = u (2 |scale X| + |mask|)`` of what it is, with
+        u = 2^-24. An element's exponential is off by its own e, relatively, and the sum by the mean of all e, weighted
+        by Y. A row that sees no finite score is NaN.
+        """
+        m, n = problem.m, problem.n
+        x, added = rows_of(inputs.arrays["X"], m, n, problem.ldx), inputs.arrays.get("M")
+        mask = None if added is None else rows_of(added, problem.queries, n, problem.ldm)
+        values, scale = np.empty((m, n)), np.empty((m, n))
+        step = max(1, _CHUNK // n)
+
+        def some(first: int) -> None:
+            rows = slice(first, first + step)
+            terms = None if mask is None else widened(mask[np.arange(m)[rows] % problem.queries])
+            values[rows], scale[rows] = _expected(problem, widened(x[rows]), terms, problem.visible[rows])
+
+        with ThreadPoolExecutor() as pool:  # NumPy computes outside Python's lock
+            list(pool.map(some, range(0, m, step)))
+        return {"Y": Expected(values, scale)}
+
+    def flops(self, problem: MaskedSoftmaxProblem) -> int:
+        """Count 6 m n, and one more for an additive mask: a product, and softmax's five."""
+        return (7 if problem.mask == "additive" else 6) * problem.m * problem.n
+
+    def bytes_moved(self, problem: MaskedSoftmaxProblem) -> int:
+        """Count what rows may see of X and all of M, read once, and Y, written once."""
+        added = min(problem.queries, problem.m) * problem.n if problem.mask == "additive" else 0
+        elements = int(problem.visible.sum()) + added + problem.m * problem.n
+        return elements * ELEMENT_BYTES[problem.dtype]
+
+
+def _expected(
+    problem: MaskedSoftmaxProblem, x: Floats, added: Floats | None, visible: NDArray[np.int64]
+) -> tuple[Floats, Floats]:
+    """Compute some rows in float64, and the error bound that `MaskedSoftmax.reference` explains."""
+    n, single = x.shape[1], UNIT["float32"]
+    unit = 0.0 if problem.dtype == "float32" else UNIT[problem.dtype]
+    with np.errstate(invalid="ignore", under="ignore"):
+        product = float(np.float32(problem.scale)) * x
+        scores = product if added is None else product + added
+        scores = np.where(np.arange(n) >= visible[:, None], -np.inf, scores)
+        distance = scores - scores.max(axis=1, keepdims=True)
+        y = np.exp(distance)
+        y /= y.sum(axis=1, keepdims=True)
+        seen = y > 0  # what is infinitely far down has the result 0, and 0 times infinity is NaN
+        rounded = 2 * np.abs(product) if added is None else 2 * np.abs(product) + np.abs(added)
+        rounded = single * np.where(seen, rounded, 0.0)
+        rounded += (y * rounded).sum(axis=1, keepdims=True)
+        bound = rounded + 3 * single * np.where(seen, np.abs(distance), 0.0)
+        scale = y * (bound + single * (20 + 2 * np.sqrt(n)) + unit) + LEAST[problem.dtype]
+    return y, np.nan_to_num(scale, nan=LEAST[problem.dtype], copy=False)
