@@ -173,6 +173,8 @@ class Measurement:
         doubt: Why these times do not compare with those of the run's other cards; empty where they do.
         sweep: What the sweep timed, where the best variants of several cards were timed again in turns on one, and the
             samples here are of that; else None.
+        errors: Largest error of each baseline whose output was compared with the variant's own reference, by name, as
+            `Verification.max_error` has the variant's.
     """
 
     samples: Samples
@@ -187,6 +189,7 @@ class Measurement:
     card: str = ""
     doubt: str = ""
     sweep: EarlierTiming | None = None
+    errors: Mapping[str, float] = field(default_factory=dict)
 
     def ratio_to(self, name: str) -> float | None:
         """Return the throughput over that of a named baseline, above 1 if faster; None where that was not timed."""

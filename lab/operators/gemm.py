@@ -69,12 +69,16 @@ SCALES: Final = ("scale_a", "scale_b")
 """Arrays of one float32 each, by which products of floats of eight bits are multiplied."""
 
 PRECISIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {"float32": ("tf32",), **dict.fromkeys(_EIGHT, ("fast_accumulation",))}
+    {"float32": ("tf32", "3xtf32", "bf16x6", "bf16x9"), **dict.fromkeys(_EIGHT, ("fast_accumulation",))}
 )
 """What a problem's `precision` may say, by the type of A and B."""
 
 FACTOR_ERRORS: Final[Mapping[str, float]] = MappingProxyType({"tf32": 2.0**-10})
-"""Largest relative error of a float32 factor by `GemmProblem.precision`."""
+"""Largest relative error of a float32 factor by `GemmProblem.precision`, where the factor is rounded."""
+
+_FAR: Final = ("float32", "float64", "bfloat16")
+_POWERS: Final = 50
+"""Largest power of two of `scaled` data: products and their sums stay far from the ends of float32."""
 
 
 class GemmProblem(Problem):
@@ -85,9 +89,14 @@ class GemmProblem(Problem):
         out_dtype: Element type of C: theirs by default for 16-bit A and B, bfloat16 for floats of eight bits, int32
             for int8, and float32 for a named `precision` of float32. Without a value for other types, whose problems
             therefore keep their identity.
-        precision: How float32 factors may be rounded: `tf32`, to 11 significant bits. Without a value they are not
-            rounded, and such problems keep their identity. For floats of eight bits, `fast_accumulation` allows sums
-            that keep 13 bits behind the first; without a value at most 128 terms may be added so.
+        precision: What float32 factors may become: `tf32` rounds them to 11 significant bits. The others split them
+            into parts whose products keep the tolerance of FP32: `3xtf32` into two of 11 bits, of whose four products
+            the least is left out; `bf16x6` and `bf16x9` into three of 8 bits, with six or all nine products. Without a
+            value nothing is said of factors, and such problems keep their identity. For floats of eight bits,
+            `fast_accumulation` allows sums that keep 13 bits behind the first; without a value at most 128 terms may be
+            added so.
+        data: How A and B are drawn: `normal`, or `scaled`, with rows of op(A) and columns of op(B) multiplied by powers
+            of two from 2^-50 to 2^50. Standard normal without a value, and such problems keep their identity.
         layout: BLAS letters of A and B: `n` as it is, `t` transposed.
         alpha: α; of complex elements, its real part.
         beta: β, likewise; where it is 0, C is not read.
@@ -105,10 +114,11 @@ class GemmProblem(Problem):
         "float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8",
         "complex64", "complex128",
     ] = "float32"  # fmt: skip
-    precision: Literal["tf32", "fast_accumulation"] | None = None
+    precision: Literal["tf32", "3xtf32", "bf16x6", "bf16x9", "fast_accumulation"] | None = None
     out_dtype: _Out | None = Field(
         default_factory=lambda known: next(iter(_results(known["dtype"], known["precision"])), None)
     )
+    data: Literal["normal", "scaled"] | None = None
     layout: Literal["nn", "nt", "tn", "tt"] = "nn"
     alpha: float = 1.0
     beta: float = 0.0
@@ -146,7 +156,7 @@ class GemmProblem(Problem):
     @property
     def bounded(self) -> bool:
         """Whether errors are judged against a bound of their own for each element, because tensor cores add."""
-        return self.half or self.scaled or self.precision is not None
+        return self.half or self.scaled or self.precision in FACTOR_ERRORS
 
     @property
     def scaled(self) -> bool:
@@ -178,6 +188,9 @@ class GemmProblem(Problem):
                 accepted = f"an integer with dtype {self.dtype}"
                 raise UserError("wrong value", key=f"problem.{factor}", found=getattr(self, factor), accepted=accepted)
         check_imaginary(self)
+        if self.data == "scaled" and self.dtype not in _FAR:
+            accepted = f"normal, or no value: {self.dtype} numbers do not reach so far"
+            raise UserError("wrong value", key="problem.data", found=self.data, accepted=accepted)
         for name, (rows, _, leading) in self.shapes.items():
             check_leading(f"ld{name.lower()}", leading, rows)
         for name, shape in self.shapes.items():
@@ -194,7 +207,7 @@ class Gemm(Operator[GemmProblem]):
     problem_type = GemmProblem
 
     def inputs(self, problem: GemmProblem, seed: int) -> Inputs:
-        """Make standard normal A and B, and C where β ≠ 0; NaN in every element that must not matter.
+        """Make normal A and B, scaled as `data` says, and C where β ≠ 0; NaN in every element that must not matter.
 
         Integers are drawn evenly from those of eight bits, and have `POISON_BYTE` where others have NaN. Arrays are
         1-D, leading dimension times columns elements long. With β = 0 all of C is NaN, since BLAS does not read it
@@ -216,6 +229,8 @@ class Gemm(Operator[GemmProblem]):
             arrays[name] = array
         if problem.scaled:
             arrays |= {name: rng.uniform(0.5, 1.5, 1).astype(np.float32) for name in SCALES}
+        if problem.data == "scaled" and problem.alpha != 0:
+            _scale(problem, arrays, rng)
         scalars = {key: problem[key] for key in SCALARS if key in problem}
         return Inputs(scalars=scalars, arrays=arrays, outputs=("C",))
 
@@ -368,5 +383,15 @@ def _of_terms(problem: GemmProblem) -> float:
     root = math.sqrt(problem.k)
     if problem.precision == "fast_accumulation":
         return (2 + root / 32) * 2.0**-13
-    error = FACTOR_ERRORS[problem.precision] if problem.precision else 2.0**-11 if problem.scaled else 0.0
+    error = 2.0**-11 if problem.scaled else FACTOR_ERRORS.get(problem.precision or "", 0.0)
     return min(2.0, 8 / root) * error
+
+
+def _scale(problem: GemmProblem, arrays: Mapping[str, Array], rng: np.random.Generator) -> None:
+    """Multiply each row of op(A) and each column of op(B) by a power of two, which changes no significant bit."""
+    for name, plain in (("A", problem.layout[0] == "n"), ("B", problem.layout[1] == "t")):
+        rows, columns, leading = problem.shapes[name]
+        view, dtype = matrix(arrays[name], rows, columns, leading), problem.dtypes[name]
+        powers = np.exp2(rng.integers(-_POWERS, _POWERS + 1, rows if plain else columns))
+        scaled = widened(view, dtype) * (powers[:, None] if plain else powers)
+        view[...] = stored(scaled.astype(np.float32), dtype)  # exact: all was drawn as float32

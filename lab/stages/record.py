@@ -304,11 +304,19 @@ _STATUS = {
 
 def measured(record: VariantRecord, result: JobResult, card: str) -> VariantRecord:
     """The record with the result of its job on a GPU, whose id is `card`."""
-    failure = result.failure
+    failure, timed = result.failure, result.measurement
+    if timed is not None:
+        timed = replace(timed, card=card, errors=_errors_of_baselines(result))
     return replace(
         record,
         status=_STATUS[failure.stage] if failure else Status.VERIFIED,
         reason=failure.reason if failure else "",
         verification=result.verification,
-        measurement=replace(result.measurement, card=card) if result.measurement else None,
+        measurement=timed,
     )
+
+
+def _errors_of_baselines(result: JobResult) -> Mapping[str, float]:
+    """The largest error of each baseline that was compared with the reference, by its name."""
+    beside = (result.baseline, *result.others)
+    return {one.name: one.verification.max_error for one in beside if one is not None and one.verification is not None}

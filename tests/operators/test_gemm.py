@@ -10,6 +10,7 @@ from narrowing import known
 
 from lab.base.errors import UserError
 from lab.operators.builtin import operator
+from lab.operators.matrices import matrix
 from lab.operators.stored import stored, widened
 
 GEMM = operator("gemm")
@@ -364,3 +365,39 @@ def test_a_precision_belongs_to_float32_and_other_problems_keep_their_identity()
         problem(dtype="float16", precision="tf32")
     with pytest.raises(UserError, match=r"problem\.precision"):
         problem(precision="tf16")
+
+
+@pytest.mark.parametrize("precision", ["3xtf32", "bf16x6", "bf16x9"])
+def test_products_of_parts_keep_the_tolerance_of_float32(precision):
+    p = problem(m=8, n=8, k=64, precision=precision)
+    inputs = GEMM.inputs(p, 0)
+    plain = problem(m=8, n=8, k=64)
+    expected, usual = GEMM.reference(p, inputs), GEMM.reference(plain, GEMM.inputs(plain, 0))
+    assert (expected["C"].values == usual["C"].values).all()
+    assert (expected["C"].scale == usual["C"].scale).all()
+    outputs = {"C": expected["C"].values.T.astype(np.float32).reshape(-1)}
+    assert GEMM.verify(p, expected, outputs)[1] == GEMM.verify(plain, usual, outputs)[1] == 16 * 2.0**-24
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_scaled_data_differ_from_normal_ones_by_a_power_of_two_a_row_of_a_and_a_column_of_b(dtype, layout):
+    given = {"m": 5, "n": 7, "k": 3, "lda": 8, "ldb": 9, "dtype": dtype, "layout": layout}
+    normal, scaled = (GEMM.inputs(problem(**given, data=data), 1) for data in ("normal", "scaled"))
+    for name, plain in (("A", layout[0] == "n"), ("B", layout[1] == "t")):
+        rows, columns, leading = problem(**given).shapes[name]
+        few, many = (widened(matrix(one.arrays[name], rows, columns, leading)) for one in (normal, scaled))
+        ratio = np.log2(many / few)
+        assert (ratio == np.round(ratio)).all()
+        assert np.abs(ratio).max() <= 50
+        first = ratio[:, :1] if plain else ratio[:1]
+        assert (ratio == first).all()
+        assert len(np.unique(first)) > 1
+
+
+def test_data_without_a_value_are_normal_and_float16_has_no_room_for_scaled_ones():
+    plain, named = (GEMM.inputs(problem(**given), 0).arrays for given in ({}, {"data": "normal"}))
+    assert all(np.array_equal(plain[name], named[name], equal_nan=True) for name in plain)
+    assert "data" not in problem()
+    with pytest.raises(UserError, match=r"problem\.data"):
+        problem(dtype="float16", data="scaled")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab.gpu.process.job import Failure, JobResult, JobStage
+from lab.gpu.process.job import BaselineResult, Failure, JobResult, JobStage
 from lab.hardware.gpus import gpu_for
 from lab.isa.mix import Counts
 from lab.measured.timing import CardState, Measurement, Samples, Verification
@@ -90,6 +90,15 @@ def test_a_job_that_went_well_is_verified_and_keeps_its_times():
     made = records.measured(record(reason="old"), JobResult("v", PASSED, timed), "GPU-a")
     assert (made.status, made.reason, made.measurement.card) == (Status.VERIFIED, "", "GPU-a")
     assert made.throughput == pytest.approx(1.0)
+
+
+def test_the_error_of_a_baseline_that_was_compared_is_kept():
+    timed = Measurement(Samples((1.0,)), Samples((2.0,)), "cublas", "cold", CardState(), CardState())
+    compared = BaselineResult("cublas", verification=replace(PASSED, max_error=3e-7))
+    made = records.measured(
+        record(), JobResult("v", PASSED, timed, baseline=compared, others=(BaselineResult("copy"),)), "GPU-a"
+    )
+    assert made.measurement.errors == {"cublas": 3e-7}
 
 
 def test_only_the_launches_beside_the_main_one_are_overhead():

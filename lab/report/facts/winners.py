@@ -13,6 +13,7 @@ from typing import Final
 
 from lab.measured.timing import Kind
 from lab.report.columns import Column, Value
+from lab.report.registry import errors
 from lab.store import figures
 from lab.store.figures import Basis, Response, name_of, percent
 from lab.store.model import RunRecord, VariantRecord
@@ -161,6 +162,7 @@ def telling_columns(
     if response.kind is Kind.MEASURED:
         again = figures.column_name("remeasured_tflops", response.unit)
         names += ["measured_spread", again, "ratio_to_baseline", *(n for n in by_name if n.startswith("ratio_to_"))]
+        names += [name for name in errors.telling(records) if name in by_name]
     elif response.basis in (Basis.ESTIMATE, Basis.SCORE):
         names.append(figures.column_name("predicted_tflops", response.unit))
     names += ["predicted_bound", "estimated_loss", "counted_wait"]

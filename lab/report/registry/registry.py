@@ -10,6 +10,7 @@ from lab.isa.ratios import ratio_that_matters
 from lab.measured.metrics import DeclaredFigure
 from lab.measured.timing import Kind, Measurement, Merit
 from lab.report.columns import Column
+from lab.report.registry import errors
 from lab.report.registry.code import CODE
 from lab.report.registry.execution import EXECUTION
 from lab.report.registry.getters import timed
@@ -103,7 +104,9 @@ def columns_for(
         *_ratio(records),
     )
     asked = (*IDENTITY, compiler, options, *problems, *parameters, *_cards(run, records))
-    made = (*asked, *again, *chosen, *HEADLINE, *EXECUTION, *CODE, *compared)
+    first, differ = errors.of_baselines(records), errors.differ(records)
+    headline = tuple(replace(one, shown=True) if differ and one.name == errors.OWN else one for one in HEADLINE)
+    made = (*asked, *again, *chosen, *headline, *first, *EXECUTION, *CODE, *compared)
     if any(record.profile for record in records):  # the emulated traffic stands beside the counted one
         made = tuple(replace(one, shown=True) if one.name == "moved_per_byte_needed" else one for one in made)
     return made if unit is Merit.TFLOPS else tuple(_in_unit(column, unit) for column in made)
