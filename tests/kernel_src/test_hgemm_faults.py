@@ -69,11 +69,11 @@ FAULTS = [  # rung, what is wrong, text in its place, kind of the finding
     ("v8_epilogue", "one barrier for all warpgroups", '"r"(threadIdx.x / 128) : "memory"', '"r"(1) : "memory"',
      "barrier-divergence"),
     ("v8_epilogue", "not swizzled", "(piece ^ line % 8)", "piece", WRONG),
-    ("v9_pingpong", "does not await its turn", "if (tile >= clusters) await(turn);", "", "async-not-waited"),
+    ("v9_pingpong", "does not await its turn", "if (tile >= clusters) await(turn);", "", "uninitialised-read"),
     ("v9_pingpong", "yields too early", "if (tile >= clusters) await(turn);",
-     "if (tile >= clusters) await(turn); if (tile + clusters < tiles) yield_to(1 - turn);", "async-not-waited"),
-    ("v9_pingpong", "never yields", "if (tile + clusters < tiles) yield_to(1 - turn);", "", "barrier-deadlock"),
-    ("v9_pingpong", "takes the other's steps", "ring.skip(turn * steps);", "", "async-not-waited"),
+     "if (tile >= clusters) await(turn); if (tile + clusters < tiles) yield_to(1 - turn);", "uninitialised-read"),
+    ("v9_pingpong", "never yields", "if (tile + clusters < tiles) yield_to(1 - turn);", "", "mbarrier-deadlock"),
+    ("v9_pingpong", "takes the other's steps", "ring.skip(turn * steps);", "", "mbarrier-deadlock"),
 ]  # fmt: skip
 ALIKE = [  # others of those kinds
     ("v4_bulk", "parity never changes", "stage = 0, phase ^= 1", "stage = 0", "mbarrier-deadlock"),
