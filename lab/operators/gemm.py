@@ -30,6 +30,7 @@ from lab.base.elements import ELEMENT_BYTES
 from lab.base.errors import UserError
 from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Extent, Inputs, Operator, Problem
+from lab.operators.epilogues import Epilogue, applied
 from lab.operators.float8 import FORMATS
 from lab.operators.matrices import (
     check_elements,
@@ -78,6 +79,8 @@ class GemmProblem(Problem):
         precision: How float32 factors may be rounded: `tf32`, to 11 significant bits. Without a value they are not
             rounded, and such problems keep their identity. For floats of eight bits, `fast_accumulation` allows sums
             that keep 13 bits behind the first; without a value at most 128 terms may be added so.
+        epilogue: What is done to the result before it is stored, for 16-bit A and B only; `lab.operators.epilogues` has
+            the definitions. Without a value, nothing.
         layout: BLAS letters of A and B: `n` as it is, `t` transposed.
         alpha: α.
         beta: β; where it is 0, C is not read.
@@ -89,11 +92,14 @@ class GemmProblem(Problem):
         ldc: Leading dimension of C, likewise.
     """
 
+    extensions = ("epilogue",)
+
     dtype: Literal["float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8"] = "float32"
     precision: Literal["tf32", "fast_accumulation"] | None = None
     out_dtype: _Out | None = Field(
         default_factory=lambda known: next(iter(_results(known["dtype"], known["precision"])), None)
     )
+    epilogue: Epilogue | None = None
     layout: Literal["nn", "nt", "tn", "tt"] = "nn"
     alpha: float = 1.0
     beta: float = 0.0
@@ -150,6 +156,9 @@ class GemmProblem(Problem):
             if self.exact and not float(getattr(self, factor)).is_integer():
                 accepted = f"an integer with dtype {self.dtype}"
                 raise UserError("wrong value", key=f"problem.{factor}", found=getattr(self, factor), accepted=accepted)
+        if self.epilogue is not None and not self.half:
+            accepted = f"no value with dtype {self.dtype}"
+            raise UserError("wrong value", key="problem.epilogue", found=self.epilogue, accepted=accepted)
         for name, (rows, _, leading) in self.shapes.items():
             check_leading(f"ld{name.lower()}", leading, rows)
         for name, shape in self.shapes.items():
@@ -166,7 +175,7 @@ class Gemm(Operator[GemmProblem]):
     problem_type = GemmProblem
 
     def inputs(self, problem: GemmProblem, seed: int) -> Inputs:
-        """Make standard normal A and B, and C where β ≠ 0; NaN in every element that must not matter.
+        """Make standard normal A and B, C where β ≠ 0, and a bias; NaN in every element that must not matter.
 
         Integers are drawn evenly from those of eight bits, and have `POISON_BYTE` where others have NaN. Arrays are
         1-D, leading dimension times columns elements long. With β = 0 all of C is NaN, since BLAS does not read it
@@ -187,6 +196,8 @@ class Gemm(Operator[GemmProblem]):
             arrays[name] = array
         if problem.scaled:
             arrays |= {name: rng.uniform(0.5, 1.5, 1).astype(np.float32) for name in SCALES}
+        if problem.epilogue is not None:
+            arrays["bias"] = stored(rng.standard_normal(problem.m, dtype=np.float32), problem.dtype)
         scalars = {key: problem[key] for key in ("m", "n", "k", "alpha", "beta", "lda", "ldb", "ldc")}
         return Inputs(scalars=scalars, arrays=arrays, outputs=("C",))
 
@@ -211,8 +222,11 @@ class Gemm(Operator[GemmProblem]):
             return {"C": Expected(np.mod(values + 2.0**31, 2.0**32) - 2.0**31, np.ones(shape))}
         if problem.bounded:
             out = problem.dtypes["C"]
-            terms = (16 + math.sqrt(problem.k)) * UNIT["float32"] + _of_terms(problem)
-            scale = terms * scale + UNIT[out] * np.abs(values) + LEAST[out]
+            scale *= (16 + math.sqrt(problem.k)) * UNIT["float32"] + _of_terms(problem)
+            if problem.epilogue is not None:
+                made = applied(problem.epilogue, Expected(values, scale), widened(inputs.arrays["bias"]))
+                values, scale = made.values, made.scale
+            scale += UNIT[out] * np.abs(values) + LEAST[out]
         return {"C": Expected(values, scale)}
 
     def verify(
@@ -233,7 +247,8 @@ class Gemm(Operator[GemmProblem]):
         Numerical behavior of NVIDIA tensor cores, 2021), so errors add up instead of cancelling: k terms lose up to an
         ulp, 2 u, of a partial sum of size sqrt(k) each, u on average, which against a scale of k is sqrt(k) u. The
         bound is ``(16 + sqrt(k)) u scale + v |expected| + s``: u is 2^-24, v the unit roundoff of C's type, s half its
-        least subnormal or, where that may be flushed, its least normal number.
+        least subnormal or, where that may be flushed, its least normal number. An epilogue changes the first term:
+        `lab.operators.epilogues.applied`.
 
         The same holds for float32 factors that a `precision` rounds, and the bound has the errors of factors, too. A
         relative error w of both factors changes a term by 2 w of its size, and all terms, if they have one sign, by
@@ -282,15 +297,16 @@ class Gemm(Operator[GemmProblem]):
         return {"C": laid}, _tolerance(problem)
 
     def flops(self, problem: GemmProblem) -> int:
-        """Count 2 m n k: one multiplication and one addition for each term, as BLAS benchmarks do."""
+        """Count 2 m n k: one multiplication and one addition for each term, as BLAS benchmarks do; no epilogue."""
         return 2 * problem.m * problem.n * problem.k
 
     def bytes_moved(self, problem: GemmProblem) -> int:
-        """Count A and B read once, C written once, and read once where β ≠ 0."""
+        """Count A, B and a bias read once, C written once, and read once where β ≠ 0."""
         m, n, k = problem.m, problem.n, problem.k
         passes_over_c = 2 if problem.beta != 0 else 1
         item = {name: ELEMENT_BYTES[dtype] for name, dtype in problem.dtypes.items()}
-        return m * k * item["A"] + k * n * item["B"] + passes_over_c * m * n * item["C"]
+        bias = m * item["A"] if problem.epilogue is not None else 0
+        return m * k * item["A"] + k * n * item["B"] + passes_over_c * m * n * item["C"] + bias
 
     def fma_dtype(self, problem: GemmProblem) -> np.dtype[Any]:
         """Return the type of the sums: float32 for narrower elements, whose own rate is that of tensor cores."""
