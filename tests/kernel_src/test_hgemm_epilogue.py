@@ -31,7 +31,7 @@ def executed(name, problem, old="", new=""):
     assert old in instance.source
     ptx = compile_text(instance.source.replace(old, new) if old else instance.source, arch="compute_90a")
     done = emulate(EmulationTask(instance.launches, "gemm", problem, 0, {}), ptx)
-    assert (done.unsupported, done.fault) == ("", "")
+    assert (done.unsupported, done.findings) == ("", ())
     return done.verification
 
 
