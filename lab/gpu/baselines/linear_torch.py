@@ -16,7 +16,9 @@ _CALLED: Final[Mapping[str, str]] = {
     "bias_gelu_tanh": "torch._addmm_activation",
 }
 
-_TWICE: Final = "rounded twice, before and after GELU: the result is not checked, since the tolerance is that of one rounding"
+_TWICE: Final = (
+    "rounded twice, before and after GELU: the result is not checked, since the tolerance is that of one rounding"
+)
 
 
 def linear_baseline(problem: GemmProblem, inputs: Inputs, pointers: Mapping[str, int], stream: int) -> Baseline:

@@ -48,7 +48,9 @@ def visible_cards() -> tuple[Card, ...]:
     for ordinal in range(number):
         name = describe.device_id(ordinal)
         visible = name if number > 1 else ""  # a single one may be a part of a GPU, which has a name of another kind
-        found.append(Card(name, "", visible, _with_clusters(describe.describe_device(ordinal), ordinal), f"GPU {ordinal}"))
+        found.append(
+            Card(name, "", visible, _with_clusters(describe.describe_device(ordinal), ordinal), f"GPU {ordinal}")
+        )
     return tuple(found)
 
 

@@ -43,7 +43,11 @@ def test_an_unknown_name_is_answered_with_the_known_ones(registry, cuda):
     ("name", "of", "words"),
     [
         ("cublas", "softmax", "the baseline cublas computes gemm, not softmax"),
-        ("torch", "transpose", "the baseline torch computes softmax, contraction, layer_norm, rms_norm, gemm, not transpose"),
+        (
+            "torch",
+            "transpose",
+            "the baseline torch computes softmax, contraction, layer_norm, rms_norm, gemm, not transpose",
+        ),
         ("triton", "contraction", "the baseline triton computes softmax, not contraction"),
     ],
 )
