@@ -31,6 +31,10 @@ KIB = 1024
 MIB = 1024 * KIB
 
 
+_MOST_GPCS = 12
+"""GPCs of the largest chip, AD102 and GB202."""
+
+
 @dataclass(frozen=True, slots=True)
 class Architecture:
     """One SM of a compute capability.
@@ -56,8 +60,8 @@ class Architecture:
             names of `lab.isa.matrix`); types are absent that they lack or that no document gives. With sums of float32,
             GeForce products do half of the float16 figure.
         source: Documents from which the row is taken.
-        gpcs: Most groups of SMs (GPCs) that clusters of blocks cannot span; 12 where no document gives them, which is the
-            most of any chip.
+        gpcs: Most groups of SMs (GPCs) that clusters of blocks cannot span; 12 where no document gives them, which is
+            the most of any chip.
         threads_per_block: Most threads in a block.
         registers_per_sm: 32-bit registers; a single block may have all of them.
         registers_per_thread: Most registers of a thread.
@@ -83,7 +87,7 @@ class Architecture:
     l1_bytes: int | None
     tensor_rates: tuple[tuple[str, int], ...]
     source: str
-    gpcs: int = 12
+    gpcs: int = _MOST_GPCS
     threads_per_block: int = 1024
     registers_per_sm: int = 65536
     registers_per_thread: int = 255
@@ -234,7 +238,7 @@ def _architecture(  # noqa: PLR0917 - one row of a table; the column heads stand
         shared_per_block=carveouts[-1] - reserved, reserved_shared=reserved, shared_unit=unit, barriers_per_sm=barriers,
         fp32_lanes=fp32, fp64_lanes=fp64, fp16_lanes=fp16, l1_bytes=None if l1_kib is None else l1_kib * KIB,
         tensor_rates=tuple((name, n) for name, n in zip(_TENSOR, tensor, strict=True) if n),
-        source=_GUIDE + rates, gpcs=_GPCS.get(arch, Architecture.gpcs),
+        source=_GUIDE + rates, gpcs=_GPCS.get(arch, _MOST_GPCS),
     )  # fmt: skip
 
 

@@ -46,10 +46,6 @@ class ResourceUse(Protocol):
     def barriers(self) -> int:
         """Named barriers per block."""
 
-    @property
-    def cluster(self) -> int:
-        """Blocks of a cluster; 1 where the kernel makes none."""
-
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:

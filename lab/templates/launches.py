@@ -114,6 +114,14 @@ class ConstantValue:
     symbol: str = ""
 
 
+class ClusterUse(ResourceUse, Protocol):
+    """Resources of a kernel, and the clusters that it makes."""
+
+    @property
+    def cluster(self) -> int:
+        """Blocks of a cluster; 1 where the kernel makes none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Residency:
     """A GPU, and what a build's kernels take of it.
@@ -124,7 +132,7 @@ class Residency:
     """
 
     gpu: Gpu
-    resources: Mapping[str, ResourceUse]
+    resources: Mapping[str, ClusterUse]
 
     def blocks(self, launch: Launch, cluster: int = 1) -> int:
         """Return how many blocks of a launch the GPU holds at once, whole clusters; 1 where it cannot hold any.

@@ -78,7 +78,7 @@ class FakeTorch(types.ModuleType):
         out[...] = x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
     def _gelu_(self, x):
-        x[...] = [[value / 2 * (1 + math.erf(value / math.sqrt(2))) for value in row] for row in np.float64(x)]
+        x[...] = [[value / 2 * (1 + math.erf(value / math.sqrt(2))) for value in row] for row in x.tolist()]
 
     def softmax(self, x, axis, out):
         self._may_fail()

@@ -24,9 +24,9 @@ _TWICE: Final = (
 def linear_baseline(problem: GemmProblem, inputs: Inputs, pointers: Mapping[str, int], stream: int) -> Baseline:
     """Compute what a user writes as ``gelu(linear(x, weight, bias))``, as fast as PyTorch does.
 
-    A bias alone is part of `torch.addmm` (cuBLASLt adds it). So is a GELU by tanh of `torch._addmm_activation`, which is
-    cuBLASLt's epilogue, too, and the only way to it. For GELU by erf, PyTorch has a kernel of its own, which here writes to C's
-    memory.
+    A bias alone is part of `torch.addmm` (cuBLASLt adds it). So is a GELU by tanh of `torch._addmm_activation`, which
+    is cuBLASLt's epilogue, too, and the only way to it. For GELU by erf, PyTorch has a kernel of its own, which here
+    writes to C's memory.
 
     C is the layer's output transposed, as `lab.operators.epilogues` explains: x is op(B) transposed, n x k, and the
     weight op(A) transposed, m x k, so that PyTorch's product reads and writes the buffers as they lie.

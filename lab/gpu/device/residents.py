@@ -1,7 +1,7 @@
 """How many clusters of blocks a card holds at once, by size, as its driver says (`cuOccupancyMaxActiveClusters`).
 
-That needs a context, which the process that asks should not have, since it never launches anything: a process of its own
-asks, once a card.
+That needs a context, which the process that asks should not have, since it never launches anything: a process of its
+own asks, once a card.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from functools import cache
 from typing import Any, Final
 
+from lab.base.workers import environment
 from lab.gpu.device.driver import call, driver_api
 
 SIZES: Final = (2, 4, 8, 16)
@@ -39,7 +40,7 @@ def clusters_of(ordinal: int) -> tuple[tuple[int, int], ...]:
     """
     command = [sys.executable, "-m", "lab.gpu.device.residents", str(ordinal)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_WAIT_S, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_WAIT_S, check=True, env=environment())
         return tuple((int(size), int(number)) for size, number in json.loads(done.stdout))
     except (OSError, subprocess.SubprocessError, ValueError, TypeError):
         return ()  # the number that any card holds is taken instead
@@ -87,4 +88,4 @@ def _held(driver: Any, kernel: object, size: int, room: int) -> int:  # noqa: AN
 
 
 if __name__ == "__main__":
-    print(json.dumps(asked(int(sys.argv[1]))))
+    sys.stdout.write(json.dumps(asked(int(sys.argv[1]))))

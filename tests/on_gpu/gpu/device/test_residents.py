@@ -20,6 +20,5 @@ def test_the_driver_says_how_many_and_no_fewer_than_the_least(session):
         assert found == {}
         return
     assert found[2] * 2 <= gpu.sms
-    print(found)  # shown with -s
     for size, number in found.items():
         assert clusters_held(replace(gpu, clusters=()), 1, size) <= number <= gpu.sms // size
