@@ -31,6 +31,10 @@ KIB = 1024
 MIB = 1024 * KIB
 
 
+_MOST_GPCS = 12
+"""GPCs of the largest chip, AD102 and GB202."""
+
+
 @dataclass(frozen=True, slots=True)
 class Architecture:
     """One SM of a compute capability.
@@ -56,6 +60,8 @@ class Architecture:
             names of `lab.isa.matrix`); types are absent that they lack or that no document gives. With sums of float32,
             GeForce products do half of the float16 figure.
         source: Documents from which the row is taken.
+        gpcs: Most groups of SMs (GPCs) that clusters of blocks cannot span; 12 where no document gives them, which is
+            the most of any chip.
         threads_per_block: Most threads in a block.
         registers_per_sm: 32-bit registers; a single block may have all of them.
         registers_per_thread: Most registers of a thread.
@@ -81,6 +87,7 @@ class Architecture:
     l1_bytes: int | None
     tensor_rates: tuple[tuple[str, int], ...]
     source: str
+    gpcs: int = _MOST_GPCS
     threads_per_block: int = 1024
     registers_per_sm: int = 65536
     registers_per_thread: int = 255
@@ -137,6 +144,8 @@ class Gpu:
         source: Document from which the row is taken.
         latencies: Latencies and rates of its SM for the models.
         aliases: Other names that `gpu_for` accepts, such as the driver's.
+        clusters: Of a live GPU, blocks of a cluster and how many such clusters it holds at once, with one block an SM;
+            empty where the driver was not asked. See `lab.hardware.clusters`.
         calibrated: Date of the calibration that gave them; empty where they are built in.
     """
 
@@ -150,6 +159,7 @@ class Gpu:
     latencies: SmLatencies
     aliases: tuple[str, ...] = ()
     calibrated: str = ""
+    clusters: tuple[tuple[int, int], ...] = ()
 
     @property
     def constants(self) -> str:
@@ -198,6 +208,9 @@ _GUIDE = (
 _RATES = "rates: CUDA C++ Programming Guide, Throughput of Native Arithmetic Instructions"
 
 
+_GPCS = {"sm_90": 8, "sm_120": 12}
+"""GPCs of the full chip: NVIDIA H100 Tensor Core GPU and NVIDIA RTX Blackwell GPU Architecture whitepapers."""
+
 _TENSOR = (FLOAT16, TF32, FLOAT8, INT8, FLOAT64)
 
 
@@ -225,7 +238,7 @@ def _architecture(  # noqa: PLR0917 - one row of a table; the column heads stand
         shared_per_block=carveouts[-1] - reserved, reserved_shared=reserved, shared_unit=unit, barriers_per_sm=barriers,
         fp32_lanes=fp32, fp64_lanes=fp64, fp16_lanes=fp16, l1_bytes=None if l1_kib is None else l1_kib * KIB,
         tensor_rates=tuple((name, n) for name, n in zip(_TENSOR, tensor, strict=True) if n),
-        source=_GUIDE + rates,
+        source=_GUIDE + rates, gpcs=_GPCS.get(arch, _MOST_GPCS),
     )  # fmt: skip
 
 
@@ -375,7 +388,7 @@ def from_description(description: GpuDescription) -> Gpu:
     architecture = architecture_for(description.arch)
     live = Gpu(
         description.name, architecture, description.sms, description.sm_clock_mhz, None, description.l2_bytes,
-        f"driver {description.driver}", latencies_for(architecture.arch),
+        f"driver {description.driver}", latencies_for(architecture.arch), clusters=description.clusters,
     )  # fmt: skip
     try:
         product = gpu_for(description.name)

@@ -36,7 +36,7 @@ BASELINES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         CUBLAS: ("gemm",),
         COPY: (),
-        TORCH: ("softmax", "contraction", "layer_norm", "rms_norm", "masked_softmax"),
+        TORCH: ("softmax", "contraction", "layer_norm", "rms_norm", "masked_softmax", "gemm"),
         TORCH_NAIVE: ("softmax",),
         TORCH_JIT: ("softmax",),
         TORCH_COMPILE: ("softmax",),

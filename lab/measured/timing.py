@@ -216,6 +216,8 @@ class GpuDescription:
         l2_bytes: L2 cache.
         driver: Driver version, ``580.159.04``.
         cuda: Highest CUDA version the driver supports, ``13.0``.
+        clusters: Blocks of a cluster and how many such clusters the GPU holds at once, with one block an SM; empty
+            where the driver was not asked.
     """
 
     name: str
@@ -226,3 +228,4 @@ class GpuDescription:
     l2_bytes: int
     driver: str
     cuda: str
+    clusters: tuple[tuple[int, int], ...] = ()

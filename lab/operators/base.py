@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Generic, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,10 @@ class Problem(Strict, Mapping[str, Scalar]):
     hashed, stored and sent to other processes. A field whose name is taken by a method has an alias, which is its name
     in files and in the mapping.
     """
+
+    extensions: ClassVar[tuple[str, ...]] = ()
+    """Fields without a value by default that ask for more than the operator does else: only templates that name such a
+    field in their `problem` compute problems in which it has a value."""
 
     _title: str | None = PrivateAttr(None)
 

@@ -35,6 +35,7 @@ from lab.base.elements import ELEMENT_BYTES, PARTS, arithmetic_of, operations
 from lab.base.errors import UserError
 from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Extent, Inputs, Operator, Problem
+from lab.operators.epilogues import Epilogue, applied
 from lab.operators.factors import check_imaginary, imaginary_default
 from lab.operators.float8 import FORMATS
 from lab.operators.matrices import (
@@ -97,6 +98,8 @@ class GemmProblem(Problem):
             added so.
         data: How A and B are drawn: `normal`, or `scaled`, with rows of op(A) and columns of op(B) multiplied by powers
             of two from 2^-50 to 2^50. Standard normal without a value, and such problems keep their identity.
+        epilogue: What is done to the result before it is stored, for 16-bit A and B only; `lab.operators.epilogues` has
+            the definitions. Without a value, nothing.
         layout: BLAS letters of A and B: `n` as it is, `t` transposed.
         alpha: α; of complex elements, its real part.
         beta: β, likewise; where it is 0, C is not read.
@@ -110,6 +113,8 @@ class GemmProblem(Problem):
         ldc: Leading dimension of C, likewise.
     """
 
+    extensions = ("epilogue",)
+
     dtype: Literal[
         "float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8",
         "complex64", "complex128",
@@ -118,6 +123,7 @@ class GemmProblem(Problem):
     out_dtype: _Out | None = Field(
         default_factory=lambda known: next(iter(_results(known["dtype"], known["precision"])), None)
     )
+    epilogue: Epilogue | None = None
     data: Literal["normal", "scaled"] | None = None
     layout: Literal["nn", "nt", "tn", "tt"] = "nn"
     alpha: float = 1.0
@@ -191,6 +197,9 @@ class GemmProblem(Problem):
         if self.data == "scaled" and self.dtype not in _FAR:
             accepted = f"normal, or no value: {self.dtype} numbers do not reach so far"
             raise UserError("wrong value", key="problem.data", found=self.data, accepted=accepted)
+        if self.epilogue is not None and not self.half:
+            accepted = f"no value with dtype {self.dtype}"
+            raise UserError("wrong value", key="problem.epilogue", found=self.epilogue, accepted=accepted)
         for name, (rows, _, leading) in self.shapes.items():
             check_leading(f"ld{name.lower()}", leading, rows)
         for name, shape in self.shapes.items():
@@ -207,7 +216,7 @@ class Gemm(Operator[GemmProblem]):
     problem_type = GemmProblem
 
     def inputs(self, problem: GemmProblem, seed: int) -> Inputs:
-        """Make normal A and B, scaled as `data` says, and C where β ≠ 0; NaN in every element that must not matter.
+        """Make normal A and B, scaled as `data` says, C where β ≠ 0, and a bias; NaN where elements must not matter.
 
         Integers are drawn evenly from those of eight bits, and have `POISON_BYTE` where others have NaN. Arrays are
         1-D, leading dimension times columns elements long. With β = 0 all of C is NaN, since BLAS does not read it
@@ -231,6 +240,8 @@ class Gemm(Operator[GemmProblem]):
             arrays |= {name: rng.uniform(0.5, 1.5, 1).astype(np.float32) for name in SCALES}
         if problem.data == "scaled" and problem.alpha != 0:
             _scale(problem, arrays, rng)
+        if problem.epilogue is not None:
+            arrays["bias"] = stored(rng.standard_normal(problem.m, dtype=np.float32), problem.dtype)
         scalars = {key: problem[key] for key in SCALARS if key in problem}
         return Inputs(scalars=scalars, arrays=arrays, outputs=("C",))
 
@@ -263,7 +274,11 @@ class Gemm(Operator[GemmProblem]):
             return {"C": Expected(np.mod(values + 2.0**31, 2.0**32) - 2.0**31, np.ones(shape))}
         if problem.bounded:
             of_scale, of_value, least = bound_of(problem)
-            scale = of_scale * scale + of_value * np.abs(values) + least
+            scale *= of_scale
+            if problem.epilogue is not None:
+                made = applied(problem.epilogue, Expected(values, scale), widened(inputs.arrays["bias"]))
+                values, scale = made.values, made.scale
+            scale += of_value * np.abs(values) + least
         return {"C": Expected(values, scale)}
 
     def verify(
@@ -284,7 +299,8 @@ class Gemm(Operator[GemmProblem]):
         Numerical behavior of NVIDIA tensor cores, 2021), so errors add up instead of cancelling: k terms lose up to an
         ulp, 2 u, of a partial sum of size sqrt(k) each, u on average, which against a scale of k is sqrt(k) u. The
         bound is ``(16 + sqrt(k)) u scale + v |expected| + s``: u is 2^-24, v the unit roundoff of C's type, s half its
-        least subnormal or, where that may be flushed, its least normal number.
+        least subnormal or, where that may be flushed, its least normal number. An epilogue changes the first term:
+        `lab.operators.epilogues.applied`.
 
         A part of a complex element is a sum of 2 k real products, and the norms above are those of its 2 k factors:
         what is said of a real element holds for it.
@@ -337,18 +353,19 @@ class Gemm(Operator[GemmProblem]):
         return {"C": laid}, tolerance_of(problem)
 
     def flops(self, problem: GemmProblem) -> int:
-        """Count 2 m n k: one multiplication and one addition for each term, as BLAS benchmarks do.
+        """Count 2 m n k: one multiplication and one addition for each term, as BLAS benchmarks do; no epilogue.
 
         Complex elements take four times as many.
         """
         return operations(problem.dtype) * problem.m * problem.n * problem.k
 
     def bytes_moved(self, problem: GemmProblem) -> int:
-        """Count A and B read once, C written once, and read once where β ≠ 0."""
+        """Count A, B and a bias read once, C written once, and read once where β ≠ 0."""
         m, n, k = problem.m, problem.n, problem.k
         passes_over_c = 2 if problem.factors[1] != 0 else 1
         item = {name: ELEMENT_BYTES[dtype] for name, dtype in problem.dtypes.items()}
-        return m * k * item["A"] + k * n * item["B"] + passes_over_c * m * n * item["C"]
+        bias = m * item["A"] if problem.epilogue is not None else 0
+        return m * k * item["A"] + k * n * item["B"] + passes_over_c * m * n * item["C"] + bias
 
     def fma_dtype(self, problem: GemmProblem) -> np.dtype[Any]:
         """Return the type of the sums: float32 for narrower elements, whose own rate is that of tensor cores.

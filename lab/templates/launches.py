@@ -14,6 +14,7 @@ from typing import Final, Protocol, Self
 import numpy as np
 
 from lab.base.elements import ELEMENT_BYTES
+from lab.hardware.clusters import clusters_held
 from lab.hardware.gpus import Gpu
 from lab.hardware.occupancy import ResourceUse, occupancy
 from lab.hardware.tensormaps import TensorMap
@@ -113,6 +114,14 @@ class ConstantValue:
     symbol: str = ""
 
 
+class ClusterUse(ResourceUse, Protocol):
+    """Resources of a kernel, and the clusters that it makes."""
+
+    @property
+    def cluster(self) -> int:
+        """Blocks of a cluster; 1 where the kernel makes none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Residency:
     """A GPU, and what a build's kernels take of it.
@@ -123,16 +132,21 @@ class Residency:
     """
 
     gpu: Gpu
-    resources: Mapping[str, ResourceUse]
+    resources: Mapping[str, ClusterUse]
 
-    def blocks(self, launch: Launch) -> int:
-        """Return how many blocks of a launch the GPU holds at once: SMs x occupancy; 1 where it cannot hold any.
+    def blocks(self, launch: Launch, cluster: int = 1) -> int:
+        """Return how many blocks of a launch the GPU holds at once, whole clusters; 1 where it cannot hold any.
 
-        The launch is as it takes place: with the kernel's symbol, all threads, and all dynamic shared memory.
+        These are SMs x occupancy, and for a kernel in clusters mostly fewer: `lab.hardware.clusters` says why.
+
+        Args:
+            launch: As it takes place: with the kernel's symbol, all threads, and all dynamic shared memory.
+            cluster: Blocks of a cluster, where the compiler says so; those that the kernel fixes count anyway.
         """
         architecture, use, threads = self.gpu.architecture, self.resources[launch.entry], math.prod(launch.block)
         held = occupancy(architecture, use, threads, launch.dynamic_shared_bytes, launch.carveout).blocks_per_sm
-        return max(1, held * self.gpu.sms)
+        size = max(cluster, use.cluster)
+        return max(1, clusters_held(self.gpu, held, size) * size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +192,7 @@ class BuiltLaunch:
         )
         if launch.resident_grid is not None and self.residency is not None:
             # a declared grid counts clusters where the compiler makes them
-            grid = launch.resident_grid.of(max(1, self.residency.blocks(made) // cluster))
+            grid = launch.resident_grid.of(max(1, self.residency.blocks(made, cluster) // cluster))
             made = replace(made, grid=grid, resident_grid=None)
         x, y, z = made.grid
         return replace(made, grid=(x * cluster, y, z))

@@ -55,6 +55,7 @@ class Resources:
         shared_bytes: Bytes of static shared memory per block.
         constant_bytes: Bytes of constant banks (kernel parameters and compiler constants).
         barriers: Named barriers of a block.
+        cluster: Blocks of a cluster, where the kernel fixes their number (``__cluster_dims__``); else 1.
     """
 
     registers: int
@@ -64,6 +65,7 @@ class Resources:
     shared_bytes: int
     constant_bytes: int
     barriers: int
+    cluster: int = 1
 
     @property
     def spill_bytes(self) -> int:

@@ -81,7 +81,7 @@ def test_sums_stay_in_registers_while_wgmma_adds_to_them(name):
     assert "serialized" not in built.log  # ptxas's word where it waits for each wgmma by itself
 
 
-@pytest.mark.parametrize("name", ["v7_cluster", "v8_epilogue"])
+@pytest.mark.parametrize("name", ["v7_cluster", "v8_epilogue", "v9_pingpong"])
 def test_blocks_of_a_cluster_share_stages_without_fences_of_the_gpu(name, tmp_path):
     problem = operator("gemm").problem({"m": 64, "n": 64, "k": 64, "dtype": "bfloat16"})
     request = CompileRequest(made(name, {}, problem).source, "kernel.cu", f"sm_{arch(name)}")

@@ -21,6 +21,7 @@ SETTINGS = {
     "v6_persistent": ({**SMALL, "blocks": 1}, (64, 256, 136)),
     "v7_cluster": ({**SMALL, "blocks": 2}, (64, 512, 136)),
     "v8_epilogue": ({**SMALL, "block_m": 128, "blocks": 2}, (128, 512, 72)),
+    "v9_pingpong": ({**SMALL, "block_n": 64, "blocks": 2}, (64, 512, 136)),
 }
 """Parameters, and m, n, k: every block goes round its ring of stages more than once, and from v6 on takes two tiles."""
 
@@ -68,6 +69,11 @@ FAULTS = [  # rung, what is wrong, text in its place, kind of the finding
     ("v8_epilogue", "one barrier for all warpgroups", '"r"(threadIdx.x / 128) : "memory"', '"r"(1) : "memory"',
      "barrier-divergence"),
     ("v8_epilogue", "not swizzled", "(piece ^ line % 8)", "piece", WRONG),
+    ("v9_pingpong", "does not await its turn", "if (tile >= clusters) await(turn);", "", "uninitialised-read"),
+    ("v9_pingpong", "yields too early", "if (tile >= clusters) await(turn);",
+     "if (tile >= clusters) await(turn); if (tile + clusters < tiles) yield_to(1 - turn);", "uninitialised-read"),
+    ("v9_pingpong", "never yields", "if (tile + clusters < tiles) yield_to(1 - turn);", "", "mbarrier-deadlock"),
+    ("v9_pingpong", "takes the other's steps", "ring.skip(turn * steps);", "", "mbarrier-deadlock"),
 ]  # fmt: skip
 ALIKE = [  # others of those kinds
     ("v4_bulk", "parity never changes", "stage = 0, phase ^= 1", "stage = 0", "mbarrier-deadlock"),

@@ -10,7 +10,7 @@ from lab.operators.builtin import operator
 from lab.stages.emulate import EmulationTask, emulate
 from lab.templates.instance import Instance
 
-WGMMA = {key: setting for key, setting in SETTINGS.items() if "v3" <= setting[0] < "w"}
+WGMMA = {key: setting for key, setting in SETTINGS.items() if "v3" <= setting[0] < "v9"}
 GEMM = operator("gemm")
 
 

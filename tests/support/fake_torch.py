@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import types
 
 import numpy as np
@@ -16,6 +17,9 @@ class FakeTensor(np.ndarray):
 
     def as_strided(self, sizes, strides):
         return as_strided(self, sizes, [stride * self.itemsize for stride in strides], subok=True)
+
+    def t(self):
+        return self.T
 
     def copy_(self, other):
         self[...] = other
@@ -43,6 +47,7 @@ class FakeTorch(types.ModuleType):
         )
         self.fails, self.precision, self.einsums = fails, "high", 0
         self.zeros_like = np.zeros_like
+        self.ops = types.SimpleNamespace(aten=types.SimpleNamespace(gelu_=self._gelu_))
 
     def _stream(self, address):
         self.streams.append(address)
@@ -68,6 +73,19 @@ class FakeTorch(types.ModuleType):
 
     def add(self, left, right, alpha):
         return left + alpha * right
+
+    def addmm(self, bias, left, right, *, out):
+        self._may_fail()
+        out[...] = np.float32(bias) + np.float32(left) @ np.float32(right)
+
+    def _addmm_activation(self, bias, left, right, *, use_gelu, out):
+        assert use_gelu
+        self._may_fail()
+        x = np.float32(bias) + np.float32(left) @ np.float32(right)
+        out[...] = x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+    def _gelu_(self, x):
+        x[...] = [[value / 2 * (1 + math.erf(value / math.sqrt(2))) for value in row] for row in x.tolist()]
 
     def softmax(self, x, axis, out):
         self._may_fail()

@@ -28,6 +28,10 @@ SETTINGS: dict[str, tuple[str, dict[str, Scalar]]] = {
     "specialised, three multiply": ("v5_specialised", {"block_m": 64, "block_n": 192, "warpgroups": 3, "stages": 2}),
     "persistent": ("v6_persistent", {"block_m": 64, "stages": 3, "group": 2, "blocks": 3}),
     "persistent, all at once": ("v6_persistent", {"block_m": 64, "block_k": 128, "stages": 2}),
+    "persistent, two instructions": (
+        "v6_persistent",
+        {"block_m": 320, "block_n": 64, "warpgroups": 1, "stages": 2, "blocks": 2},
+    ),
     "cluster": ("v7_cluster", {"block_m": 64, "stages": 3, "group": 2, "blocks": 4}),
     "cluster of four": ("v7_cluster", {"block_m": 128, "block_n": 64, "warpgroups": 1, "cluster": 4, "blocks": 4}),
     "epilogue": ("v8_epilogue", {"block_m": 64, "stages": 3, "group": 2, "blocks": 4}),
@@ -42,6 +46,8 @@ SETTINGS: dict[str, tuple[str, dict[str, Scalar]]] = {
         "split",
         {"block_m": 32, "block_n": 16, "warp_n": 16, "block_k": 16, "split_k": 8, "stages": 2},
     ),
+    "ping-pong": ("v9_pingpong", {"block_m": 64, "block_n": 64, "stages": 3, "group": 2, "blocks": 2}),
+    "ping-pong, two instructions": ("v9_pingpong", {"block_m": 320, "block_n": 64, "stages": 2, "blocks": 2}),
 }
 """Every rung, and what its parameters make different: widths of lines, several slabs, one stage's depth, warpgroups."""
 

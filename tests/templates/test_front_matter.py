@@ -226,6 +226,23 @@ def test_an_argument_s_type_may_follow_from_the_problem(tmp_path):
     assert dict(launch.arguments) == {"m": "int32", "A": "bfloat16*", "C": "float32*"}
 
 
+def test_an_extension_of_a_problem_wants_a_template_that_names_it(tmp_path):
+    plain, biased = gemm(dtype="float16"), gemm(dtype="float16", epilogue="bias")
+    head, rest = "{#---\nsummary: s\noperator: gemm\nentry: e\ngrid: [1]\nblock: [1]\n", "---#}\n"
+    unaware = written(tmp_path, f"{head}arguments: {{m: int32}}\n{rest}")
+    assert unaware.unsupported(plain) is None
+    assert unaware.unsupported(biased) == ("epilogue", ["no value"])
+    bias = """"{'bias' if epilogue != 'none' else ''}": "{dtype}*\""""
+    declared = f"problem: {{epilogue: [none, bias]}}\narguments: {{m: int32, {bias}}}\n"
+    aware = written(tmp_path, f"{head}{declared}{rest}// {{{{ epilogue }}}}", "aware.cu.j2")
+    assert aware.unsupported(gemm(dtype="float16", epilogue="bias_gelu")) == ("epilogue", ["none", "bias"])
+    for problem, word, arguments in ((plain, "none", ["m"]), (biased, "bias", ["m", "bias"])):
+        assert aware.unsupported(problem) is None
+        instance = Instance(aware, {}, problem)
+        assert instance.source.strip() == f"// {word}"
+        assert [name for name, _ in instance.launches.steps[0].arguments] == arguments
+
+
 def test_a_missing_template_is_suggested():
     with pytest.raises(UserError, match=r"did you mean 'gemm/tiled.cu.j2'"):
         kernels.load("gemm/tilde.cu.j2", ROOTS)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lab.hardware.gpus import gpu_for
@@ -84,6 +86,14 @@ def test_of_clusters_a_grid_counts_those_that_are_resident() -> None:
     known = BuiltLaunch({}, {"cluster": 4, "threads": 512}, Residency(gpu_for("H200"), {"k": use}))
     (step,) = Launches((WAITING,)).built(known).steps
     assert step.grid == (4 * 132, 1, 1)
+
+
+@pytest.mark.parametrize(("told", "blocks"), [((), 29 * 4), (((2, 66), (4, 30)), 30 * 4)])
+def test_blocks_of_clusters_that_the_kernel_makes_are_counted_in_whole_clusters(told, blocks) -> None:
+    use = Resources(168, 0, 0, 0, 0, 0, 1, cluster=4)
+    known = BuiltLaunch({}, {"threads": 384}, Residency(replace(gpu_for("H200"), clusters=told), {"k": use}))
+    (step,) = Launches((WAITING,)).built(known).steps
+    assert step.grid == (blocks, 1, 1)
 
 
 def test_nothing_is_known_without_a_build() -> None:

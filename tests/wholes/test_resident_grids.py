@@ -10,6 +10,8 @@ from lab.base.errors import UserError
 from lab.experiment.load import from_text
 from lab.experiment.space import expand
 from lab.experiment.variants import plan
+from lab.hardware.clusters import clusters_held
+from lab.hardware.gpus import from_description
 from lab.measured.timing import GpuDescription
 from lab.runs import flow
 from lab.runs.flow import FlowContext
@@ -173,7 +175,8 @@ def test_the_softmax_templates_keep_every_sm_at_work(tmp_path, monkeypatch, temp
     _, variants = inspected(experiment, a_gpu(sms))
     for variant in variants:
         given, launch = variant.record.parameters, variant.record.launch
-        held = variant.record.prediction.blocks_per_sm * sms
         cluster = given["cluster"]
-        wanted = held // cluster * cluster if given["persistent"] == "occupancy" else 24
+        gpu = from_description(a_gpu(sms))
+        held = clusters_held(gpu, variant.record.prediction.blocks_per_sm, cluster)
+        wanted = held * cluster if given["persistent"] == "occupancy" else 24
         assert launch.grid == (wanted, 1, 1)

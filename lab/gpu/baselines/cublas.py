@@ -151,6 +151,8 @@ class Cublas:
         dtypes = tuple(inputs.arrays[name].dtype.name for name in "ABC" if name in inputs.arrays)
         if any(name not in scalars for name in wanted) or len(dtypes) != 3 or "layout" not in problem:  # noqa: PLR2004
             raise BaselineMissingError("the baseline cublas needs the operator gemm's scalars and arrays")
+        if "epilogue" in problem:
+            raise BaselineMissingError("the baseline cublas has no epilogue; the baseline torch has")
         routines: dict[str, tuple[str, Any]] = {
             "float32": ("cublasSgemm_v2", ctypes.c_float),
             "float64": ("cublasDgemm_v2", ctypes.c_double),

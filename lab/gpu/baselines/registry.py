@@ -18,6 +18,7 @@ from lab.gpu.baselines.copy import copy_baseline
 from lab.gpu.baselines.cublas import Cublas, cublas_baseline
 from lab.gpu.baselines.cublaslt import CublasLt
 from lab.gpu.baselines.einsum import einsum_baseline
+from lab.gpu.baselines.linear_torch import linear_baseline
 from lab.gpu.baselines.masked_softmax import masked_torch_baseline, masked_triton_baseline
 from lab.gpu.baselines.norms import norm_baseline, triton_norm_baseline
 from lab.gpu.baselines.softmax import compiled_baseline, naive_baseline, torch_baseline, triton_baseline
@@ -26,6 +27,7 @@ from lab.measured.baselines import BASELINES, COPY, CUBLAS, TORCH, TORCH_COMPILE
 from lab.operators.base import Inputs
 from lab.operators.contraction import ContractionProblem
 from lab.operators.float8 import FORMATS
+from lab.operators.gemm import GemmProblem
 from lab.operators.masked_softmax import MaskedSoftmaxProblem
 from lab.operators.norms import NormProblem
 from lab.operators.softmax import SoftmaxProblem
@@ -91,6 +93,10 @@ def _cublas_gemm(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
     return cublas_baseline(cublas, launch, site.stream.handle, site.stream.synchronize)
 
 
+def _torch_linear(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
+    return linear_baseline(GemmProblem.restored(problem), site.inputs, site.pointers, site.stream.handle)
+
+
 def _torch_softmax(problem: Mapping[str, Scalar], site: BaselineSite) -> Baseline:
     return torch_baseline(SoftmaxProblem.restored(problem), site.pointers, site.stream.handle)
 
@@ -149,6 +155,7 @@ MAKERS: Final[Mapping[tuple[str, str], Maker]] = MappingProxyType(
     {
         (COPY, ANY): _copy,
         (CUBLAS, "gemm"): _cublas_gemm,
+        (TORCH, "gemm"): _torch_linear,
         (TORCH, "softmax"): _torch_softmax,
         (TORCH, "contraction"): _torch_einsum,
         (TORCH, "layer_norm"): _layer_norm,

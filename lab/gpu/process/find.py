@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from lab.base.errors import UserError
-from lab.gpu.device import describe
+from lab.gpu.device import describe, residents
 from lab.gpu.process.cards import Card
+from lab.measured.timing import GpuDescription
 
 
 def find_cards(*, measure: bool, every: bool = False, model: str = "") -> tuple[tuple[Card, ...], str]:
@@ -30,7 +32,7 @@ def find_cards(*, measure: bool, every: bool = False, model: str = "") -> tuple[
     if isinstance(first, str):
         return (), first
     if not every and not model:
-        return (Card(describe.device_id(0), "", "", first, "GPU 0"),), ""
+        return (Card(describe.device_id(0), "", "", _with_clusters(first, 0), "GPU 0"),), ""
     chosen = of_one_model(visible_cards(), model)
     return (chosen if every else chosen[:1]), ""
 
@@ -46,8 +48,15 @@ def visible_cards() -> tuple[Card, ...]:
     for ordinal in range(number):
         name = describe.device_id(ordinal)
         visible = name if number > 1 else ""  # a single one may be a part of a GPU, which has a name of another kind
-        found.append(Card(name, "", visible, describe.describe_device(ordinal), f"GPU {ordinal}"))
+        found.append(
+            Card(name, "", visible, _with_clusters(describe.describe_device(ordinal), ordinal), f"GPU {ordinal}")
+        )
     return tuple(found)
+
+
+def _with_clusters(description: GpuDescription, ordinal: int) -> GpuDescription:
+    """Ask the driver, too, how many clusters of blocks the card holds, which decides grids of `resident_blocks`."""
+    return replace(description, clusters=residents.clusters_of(ordinal))
 
 
 def of_one_model(cards: Sequence[Card], model: str) -> tuple[Card, ...]:

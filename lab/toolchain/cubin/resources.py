@@ -73,7 +73,8 @@ def resources(log: str, cubin: bytes) -> dict[str, Resources]:
 
 def _merge(name: str, logged: Resources | None, kernel: cubins.CubinKernel, log: str) -> Resources:
     if logged is not None:
-        return replace(logged, constant_bytes=logged.constant_bytes or kernel.constant_bytes)
+        constant_bytes = logged.constant_bytes or kernel.constant_bytes
+        return replace(logged, constant_bytes=constant_bytes, cluster=kernel.cluster)
     if kernel.stack_bytes:
         raise CompileError(f"ptxas did not report the spills of kernel {name!r}", log, "")
     return Resources(  # without a stack, nothing was spilled
@@ -84,6 +85,7 @@ def _merge(name: str, logged: Resources | None, kernel: cubins.CubinKernel, log:
         shared_bytes=kernel.shared_bytes,
         constant_bytes=kernel.constant_bytes,
         barriers=kernel.barriers,
+        cluster=kernel.cluster,
     )
 
 

@@ -45,8 +45,9 @@ def test_an_unknown_name_is_answered_with_the_known_ones(registry, cuda):
         ("cublas", "softmax", "the baseline cublas computes gemm, not softmax"),
         (
             "torch",
-            "gemm",
-            "the baseline torch computes softmax, contraction, layer_norm, rms_norm, masked_softmax, not gemm",
+            "transpose",
+            "the baseline torch computes softmax, contraction, layer_norm, rms_norm, masked_softmax, gemm, "
+            "not transpose",
         ),
         (
             "triton",
@@ -68,6 +69,7 @@ def test_an_operator_that_a_baseline_does_not_compute_is_named(registry, cuda, n
         ("copy", "transpose", {"m": 2, "n": 3}, "the baseline copy needs an operator with one input"),
         ("torch", "softmax", {"m": 2, "n": 3}, "torch cannot be imported"),
         ("torch", "contraction", {"einsum": "ik,kj->ij", "i": 2, "j": 3, "k": 4}, "torch cannot be imported"),
+        ("torch", "gemm", {"m": 2, "n": 3, "k": 4}, "cublas computes the others"),
         ("torch", "layer_norm", {"m": 2, "n": 3}, "torch cannot be imported"),
         ("torch", "rms_norm", {"m": 2, "n": 3}, "torch cannot be imported"),
         ("torch-naive", "softmax", {"m": 2, "n": 3}, "torch cannot be imported"),

@@ -8,7 +8,7 @@ import pytest
 from fake_device import FakeDevice
 
 from lab.base.errors import UserError
-from lab.gpu.device import describe
+from lab.gpu.device import describe, residents
 from lab.gpu.process.find import find_cards
 
 H200 = replace(FakeDevice().describe(), name="NVIDIA H200")
@@ -20,6 +20,7 @@ def machine(monkeypatch):
     """A function that puts GPUs into the machine."""
 
     def put(*gpus):
+        monkeypatch.setattr(residents, "clusters_of", lambda ordinal: ((2, 66 + ordinal),))
         monkeypatch.setattr(describe, "probe", lambda: gpus[0])
         monkeypatch.setattr(describe, "device_count", lambda: len(gpus))
         monkeypatch.setattr(describe, "device_id", lambda ordinal: f"GPU-{ordinal}")
@@ -43,6 +44,13 @@ def test_every_card_of_one_model_is_named_to_its_own_worker(machine):
     assert taken(every=True) == [("GPU-0", "GPU-0", "GPU 0"), ("GPU-1", "GPU-1", "GPU 1")]
     machine(H200)
     assert taken(every=True) == [("GPU-0", "", "GPU 0")]
+
+
+def test_each_card_is_asked_for_its_clusters(machine):
+    machine(H200, H200)
+    cards, _ = find_cards(measure=True, every=True)
+    assert [card.description.clusters for card in cards] == [((2, 66),), ((2, 67),)]
+    assert find_cards(measure=True)[0][0].description.clusters == ((2, 66),)
 
 
 def test_several_models_are_never_mixed(machine):

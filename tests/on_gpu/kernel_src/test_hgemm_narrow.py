@@ -17,7 +17,7 @@ from lab.toolchain.select import build, toolchain
 
 pytestmark = pytest.mark.gpu
 
-WGMMA = {name: setting for name, setting in SETTINGS.items() if "v3" <= setting[0] < "w"}
+WGMMA = {name: setting for name, setting in SETTINGS.items() if "v3" <= setting[0] < "v9"}
 LARGE = {"m": 1031, "n": 773, "k": 517, "lda": 528, "ldb": 528, "ldc": 1032, "alpha": 2.0}
 BESIDE = Policy(warmup_ms=1.0, rewarm_ms=1.0, budget_s=0.02, baseline="cublas", timeout_s=30.0)
 

@@ -1,0 +1,79 @@
+"""PyTorch's linear layer with GELU as a baseline of a product with an epilogue, on the same buffers and stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from lab.gpu.baselines.torch import flat_tensor, torch_with_cuda
+from lab.gpu.device.backend import Baseline, BaselineMissingError
+from lab.operators.base import Inputs
+from lab.operators.gemm import GemmProblem
+
+_CALLED: Final[Mapping[str, str]] = {
+    "bias": "torch.addmm",
+    "bias_gelu": "torch.addmm, torch.gelu",
+    "bias_gelu_tanh": "torch._addmm_activation",
+}
+
+_TWICE: Final = (
+    "rounded twice, before and after GELU: the result is not checked, since the tolerance is that of one rounding"
+)
+
+
+def linear_baseline(problem: GemmProblem, inputs: Inputs, pointers: Mapping[str, int], stream: int) -> Baseline:
+    """Compute what a user writes as ``gelu(linear(x, weight, bias))``, as fast as PyTorch does.
+
+    A bias alone is part of `torch.addmm` (cuBLASLt adds it). So is a GELU by tanh of `torch._addmm_activation`, which
+    is cuBLASLt's epilogue, too, and the only way to it. For GELU by erf, PyTorch has a kernel of its own, which here
+    writes to C's memory.
+
+    C is the layer's output transposed, as `lab.operators.epilogues` explains: x is op(B) transposed, n x k, and the
+    weight op(A) transposed, m x k, so that PyTorch's product reads and writes the buffers as they lie.
+
+    Args:
+        problem: A product with an epilogue.
+        inputs: Its arrays, for their lengths.
+        pointers: Device addresses of A, B, C and bias.
+        stream: CUstream as an integer.
+
+    Raises:
+        BaselineMissingError: There is no epilogue, PyTorch is not installed or finds no GPU, or a linear layer does not
+            compute the problem.
+    """
+    if problem.epilogue is None:
+        raise BaselineMissingError("the baseline torch computes products with an epilogue; cublas computes the others")
+    if (problem.alpha, problem.beta) != (1, 0) or problem.out_dtype != problem.dtype:
+        raise BaselineMissingError("a linear layer has alpha = 1, beta = 0 and a result of its operands' type")
+    torch = torch_with_cuda()
+
+    def transposed(name: str, *, stored: bool) -> Any:  # noqa: ANN401 - a torch.Tensor
+        """Return a matrix transposed; `stored` says that it is so already, column-major read as row-major."""
+        rows, columns, leading = problem.shapes[name]
+        flat = flat_tensor(torch, pointers[name], len(inputs.arrays[name]), problem.dtypes[name])
+        as_rows = flat.as_strided((columns, rows), (leading, 1))
+        return as_rows if stored else as_rows.t()
+
+    x = transposed("B", stored=problem.layout[1] == "n")
+    weight = transposed("A", stored=problem.layout[0] == "n")  # k x m: the layer's weight transposed
+    out = transposed("C", stored=True)
+    bias = flat_tensor(torch, pointers["bias"], problem.m, problem.dtype)
+    own = torch.cuda.ExternalStream(stream)
+    called = _CALLED[problem.epilogue]
+
+    def launch() -> None:
+        with torch.cuda.stream(own):
+            if problem.epilogue == "bias_gelu_tanh":
+                torch._addmm_activation(bias, x, weight, use_gelu=True, out=out)  # noqa: SLF001 - the only name it has
+                return
+            torch.addmm(bias, x, weight, out=out)
+            if problem.epilogue == "bias_gelu":
+                torch.ops.aten.gelu_(out)
+
+    try:
+        launch()
+    except RuntimeError as error:  # includes running out of memory
+        raise BaselineMissingError(f"{called} fails: {error}") from error
+    own.synchronize()
+    twice = problem.epilogue == "bias_gelu"
+    return Baseline("torch", f"torch {torch.__version__}", called, _TWICE if twice else "", launch, computes=not twice)

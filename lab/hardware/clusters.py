@@ -1,0 +1,43 @@
+"""How many clusters of blocks a GPU holds at once.
+
+The blocks of a cluster run in one graphics processing cluster (GPC), a group of SMs. A GPU does not hold as many
+clusters as its SMs have room for blocks: in each GPC, what is left over is less than a cluster. How SMs are distributed
+over GPCs differs between cards of one product, since each has other SMs switched off: an H200 of 132 SMs holds 66
+clusters of two blocks that fill an SM each, but 30 of four, and not 33. The driver of a card knows
+(`cuOccupancyMaxActiveClusters`; `lab.gpu.device.residents` asks it). Without the card, the least number is taken that
+any distribution allows.
+"""
+
+from __future__ import annotations
+
+import math
+
+from lab.hardware.gpus import Gpu
+
+_SMS_OF_TPC = 2
+"""SMs are switched on and off in pairs (NVIDIA H100 Tensor Core GPU Architecture whitepaper: a TPC has two)."""
+
+
+def clusters_held(gpu: Gpu, blocks_per_sm: int, cluster: int) -> int:
+    """Return how many clusters of a kernel the GPU holds at once, or at least; 0 where it holds none.
+
+    Args:
+        gpu: The GPU. With `Gpu.clusters`, the driver's numbers decide: exactly for one block an SM, and with more
+            blocks an SM that many times as many are held at least.
+        blocks_per_sm: Blocks of the kernel that an SM holds (`lab.hardware.occupancy.Occupancy.blocks_per_sm`).
+        cluster: Blocks of a cluster; 1 for a kernel without clusters.
+
+    Returns:
+        Without the driver's numbers, the least over all distributions of the SMs. A GPC holds an even number s of SMs,
+        so s x blocks_per_sm modulo the cluster, which is left over, is a multiple of g = gcd(2 blocks_per_sm, cluster),
+        and at most cluster - g.
+    """
+    blocks = gpu.sms * blocks_per_sm
+    if cluster <= 1:
+        return blocks
+    left_over = cluster - math.gcd(_SMS_OF_TPC * blocks_per_sm, cluster)
+    least = max(0, (blocks - gpu.architecture.gpcs * left_over) // cluster)
+    told = dict(gpu.clusters).get(cluster)
+    if told is None:
+        return least
+    return told if blocks_per_sm == 1 else max(least, told * blocks_per_sm)

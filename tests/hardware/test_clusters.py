@@ -1,0 +1,47 @@
+"""Clusters that a GPU holds at once: what the driver says, and the least that any distribution of SMs allows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations_with_replacement
+
+import pytest
+
+from lab.hardware.clusters import clusters_held
+from lab.hardware.gpus import gpu_for
+
+H200 = gpu_for("H200")
+
+
+def test_without_clusters_the_sms_are_full():
+    assert clusters_held(H200, 3, 1) == 3 * 132
+
+
+@pytest.mark.parametrize("blocks_per_sm", [1, 2, 3])
+@pytest.mark.parametrize("cluster", [2, 3, 4, 8, 16])
+def test_no_distribution_of_sms_holds_fewer_than_the_least_and_one_holds_so_few(cluster, blocks_per_sm):
+    gpu = replace(H200, sms=40, architecture=replace(H200.architecture, gpcs=4))
+    pairs = [pick for pick in combinations_with_replacement(range(10), 4) if sum(pick) == 20]  # TPCs, up to 18 SMs
+    held = [sum(2 * tpcs * blocks_per_sm // cluster for tpcs in pick) for pick in pairs]
+    least = clusters_held(gpu, blocks_per_sm, cluster)
+    assert least <= min(held)
+    assert min(held) - least <= 1
+
+
+def test_an_h200_holds_clusters_of_two_on_all_sms_and_at_least_29_of_four():
+    assert clusters_held(H200, 1, 2) == 66
+    assert clusters_held(H200, 1, 4) == 29
+    assert clusters_held(H200, 2, 4) == 66
+
+
+def test_the_driver_knows_better():
+    card = replace(H200, clusters=((2, 66), (4, 30), (8, 15)))
+    assert clusters_held(card, 1, 4) == 30
+    assert clusters_held(card, 3, 8) == 3 * 15
+    assert clusters_held(card, 3, 4) == 95  # three times 30 are fewer than any distribution of the SMs allows
+    assert clusters_held(card, 1, 16) == clusters_held(H200, 1, 16)
+
+
+def test_a_gpu_that_is_too_small_holds_none():
+    assert clusters_held(replace(H200, sms=2), 1, 8) == 0
+    assert clusters_held(H200, 0, 2) == 0
