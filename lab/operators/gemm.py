@@ -48,7 +48,7 @@ from lab.operators.matrices import (
     tolerance_of_sums,
     worst_element,
 )
-from lab.operators.stored import drawn, empty, parts, wide, widened
+from lab.operators.stored import drawn, empty, parts, stored, wide, widened
 
 _HALF: Final = ("float16", "bfloat16")
 SCALARS: Final = ("m", "n", "k", "alpha", "beta", "alpha_imag", "beta_imag", "lda", "ldb", "ldc")

@@ -64,3 +64,26 @@ def test_every_rung_is_right_and_clean(name, given, types):
         assert done.unsupported == ""
         assert done.fault == "", f"{problem}: {done.fault}"
         assert done.verification.passed, f"{problem}: {done.verification}"
+
+
+@pytest.mark.parametrize("name", ["v3_wgmma", "v6_persistent", "v8_epilogue"])
+@pytest.mark.parametrize(
+    ("given", "values", "words"),
+    [
+        ({"block_k": 32}, {"dtype": "float32"}, "precision: tf32"),
+        ({"block_k": 128}, {"dtype": "float8_e4m3fn"}, "precision: fast_accumulation"),
+        ({"block_k": 64}, {"dtype": "int8"}, "128 bytes"),
+        ({"block_k": 32}, {"dtype": "float32", "precision": "tf32", "lda": 65}, "16 bytes|multiple of that"),
+        ({"block_k": 128}, {"dtype": "int8", "ldb": 72}, "16 bytes|multiple of that"),
+    ],
+)
+def test_what_a_rung_does_not_multiply_is_refused_with_the_reason(name, given, values, words):
+    problem = GEMM.problem({"m": 64, "n": 64, "k": 64, "layout": "tn", **values})
+    unmet = Instance.of(template(name), given, problem).unmet()
+    assert unmet is not None
+    assert any(word in unmet.because for word in words.split("|"))
+
+
+def test_other_layouts_are_refused_by_rungs_that_do_not_transpose():
+    problem = GEMM.problem({"m": 64, "n": 64, "k": 64, "layout": "nn", "dtype": "int8"})
+    assert "along k only" in Instance.of(template("v6_persistent"), {"block_k": 128}, problem).unmet().because
