@@ -16,7 +16,6 @@ import math
 from typing import Final, Literal
 
 import numpy as np
-from scipy.special import erf
 
 from lab.operators.base import Expected, Floats
 from lab.operators.stored import UNIT
@@ -34,9 +33,11 @@ most 1 / 4, and less where |u| is large, takes to below 3 ulp. The rest is reser
 
 
 def gelu(x: Floats, *, tanh: bool) -> Floats:
-    """Compute GELU in float64, any shape."""
+    """Compute GELU in float64, any shape; erf is imported with its first use, since few runs need it."""
     if tanh:
         return np.asarray(x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))), np.float64)
+    from scipy.special import erf  # noqa: PLC0415 - as said above
+
     return np.asarray(x / 2 * (1 + erf(x / math.sqrt(2))), np.float64)
 
 
