@@ -13,6 +13,7 @@ from lab.report.registry import errors
 from lab.report.registry.code import CODE
 from lab.report.registry.execution import EXECUTION
 from lab.report.registry.headline import HEADLINE
+from lab.report.render import render
 from lab.store.figures import response_of
 from lab.store.model import Status, VariantRecord
 
@@ -52,3 +53,17 @@ def test_the_table_of_winners_shows_them_beside_the_throughput():
     told = [column.name for column in telling_columns(columns, records, response_of(tuple(records)))]
     assert told[0] == "measured_tflops"
     assert {"max_error", "cublas_error"} <= set(told)
+
+
+def test_the_page_of_several_problems_has_both_errors_in_its_table(tmp_path, make_at):
+    with make_at(tmp_path, "sweep") as store:
+        store.write_run(replace(store.run(), problem_axes=("m",)))
+        for position, record in enumerate(store.records()):
+            assert record.measurement is not None
+            apart = replace(record.measurement, errors={"cublas": 1.0})
+            problem = {**record.problem, "m": 1024 * (1 + position % 8)}
+            store.write(replace(record, problem=problem, measurement=apart), position)
+        page = render(store)[0].read_text(encoding="utf-8")
+    table = page.partition('id="problems"')[2].partition("</table>")[0]
+    assert "largest error<small>" in table
+    assert "largest error of cublas<small>" in table
