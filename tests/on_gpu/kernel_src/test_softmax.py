@@ -10,9 +10,11 @@ from gpu_support import CHECK, QUICK
 
 from lab.gpu.process.job import Job
 from lab.gpu.timing.cache import Flush
+from lab.hardware.gpus import gpu_for
 from lab.operators.builtin import operator
 from lab.templates import front_matter as kernels
 from lab.templates.instance import Instance
+from lab.templates.launches import BuiltLaunch, Residency
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.cache import Cache, default_folder
 from lab.toolchain.select import build, toolchain
@@ -56,7 +58,10 @@ def job(name, given, problem, arch):
         return None
     source = Instance(template, parameters, problem).source
     built = build(toolchain("nvrtc"), CompileRequest(source, "kernel.cu", arch), Cache(default_folder()))
-    return Job(name, built.build.cubin, Instance(template, parameters, problem).launches, "softmax", problem)
+    known = BuiltLaunch.of(built.build, Residency(gpu_for(arch), built.build.resources))
+    return Job(
+        name, built.build.cubin, Instance(template, parameters, problem).launches.built(known), "softmax", problem
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
