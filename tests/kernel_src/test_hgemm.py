@@ -33,9 +33,9 @@ def executed(instance, text, arch):
 
 
 def settings():
-    """Every rung's first setting with all layouts, further ones with two that transpose both operands and neither.
+    """Every rung's first setting with all layouts, further ones with one in turn.
 
-    Types take turns, and the other types are thorough.
+    Types take turns, too. The other types, and another layout of further settings, are thorough.
     """
     seen = set()
     for number, (key, (name, given)) in enumerate(SETTINGS.items()):
@@ -43,7 +43,9 @@ def settings():
         seen.add(name)
         for place, layout in enumerate(layouts):
             for turn, types in enumerate(TYPES):
-                marks = [] if turn == (number + place) % len(TYPES) else [pytest.mark.thorough]
+                further = len(layouts) < len(LAYOUTS) and place != number // 2 % 2
+                in_turn = turn == (number + place) % len(TYPES) and not further
+                marks = [] if in_turn else [pytest.mark.thorough]
                 yield pytest.param(name, given, layout, types, id=f"{key}-{layout}-{'-'.join(types)}", marks=marks)
 
 
