@@ -102,8 +102,9 @@ def _run(run: Path, made: Path, target: Path, most_listing_bytes: int, *, pictur
         if len(texts) < len(records):
             which = f"{len(texts)} of {len(records)} variants, {_kind(texts, analysis)}" if texts else "no variant"
             left_out = (*earlier, f"Listings are kept of {which}.")
-        kept = tuple(record if record.variant in texts else _without_lines(record) for record in store.records())
-        if kept != store.records() and NO_LINES not in earlier:
+        every = store.records()
+        kept = tuple(record if record.variant in texts else _without_lines(record) for record in every)
+        if kept != every and NO_LINES not in earlier:
             earlier, left_out = (*earlier, NO_LINES), (*left_out, NO_LINES)
         published.write_records(published.PublishedRun(facts, kept, store.repeat(), earlier), made)
         published.write_listings(texts, made)

@@ -36,9 +36,6 @@ def picked(library: Library, m: int, n: int, k: int) -> int:
     Raises:
         UserError: It is not a size.
     """
-    number = library.logic.select(m, n, k)
-    if library.general is None:
-        return number
     return pick(library, dict(zip(SIZES, (m, n, k, *least_leading(library.layout, m, n, k)), strict=True)))
 
 

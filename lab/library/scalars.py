@@ -12,9 +12,6 @@ REALS = {"float64": "double", "complex128": "double"}
 FACTORS_IN_C = {"complex64": "cuFloatComplex", "complex128": "cuDoubleComplex"}
 """What C calls a factor of complex elements, by cuComplex.h as in cuBLAS."""
 
-_TOLD_BY = "name"
-"""An element type of PyTorch, NumPy or ml_dtypes has its name there."""
-
 
 def is_element(kind: object, dtype: str, *, bits: bool = True) -> bool:
     """Return whether an array holds elements of a type.
@@ -24,8 +21,7 @@ def is_element(kind: object, dtype: str, *, bits: bool = True) -> bool:
         dtype: Element type of the library.
         bits: Whether the bits of a type that NumPy lacks may be there as integers, as in `lab`'s own arrays.
     """
-    named = getattr(kind, _TOLD_BY, kind)
-    if named == dtype:
+    if getattr(kind, "name", kind) == dtype:
         return True
     try:
         found = np.dtype(kind)  # type: ignore[call-overload]

@@ -162,10 +162,10 @@ class GemmProblem(Problem):
     @property
     def bounded(self) -> bool:
         """Whether errors are judged against a bound of their own for each element, because tensor cores add."""
-        return self.half or self.scaled or self.precision in FACTOR_ERRORS
+        return self.half or self.has_scales or self.precision in FACTOR_ERRORS
 
     @property
-    def scaled(self) -> bool:
+    def has_scales(self) -> bool:
         """Whether A and B have a scale each: floats of eight bits."""
         return self.dtype in _EIGHT
 
@@ -236,7 +236,7 @@ class Gemm(Operator[GemmProblem]):
                 else:
                     view[...] = drawn(rng, (columns, rows), dtype).T
             arrays[name] = array
-        if problem.scaled:
+        if problem.has_scales:
             arrays |= {name: rng.uniform(0.5, 1.5, 1).astype(np.float32) for name in SCALES}
         if problem.data == "scaled" and problem.alpha != 0:
             _scale(problem, arrays, rng)
@@ -257,7 +257,7 @@ class Gemm(Operator[GemmProblem]):
             alpha, beta = alpha.real, beta.real
         scale = np.full(shape, np.finfo(np.float64).tiny)
         if alpha != 0:
-            if problem.scaled:
+            if problem.has_scales:
                 alpha *= math.prod(float(inputs.arrays[name][0]) for name in SCALES)
             a, b = (wide(matrix(inputs.arrays[name], *shapes[name]), problem.dtype) for name in "AB")
             a, b = (a if layout[0] == "n" else a.T), (b if layout[1] == "n" else b.T)
@@ -400,7 +400,7 @@ def _of_terms(problem: GemmProblem) -> float:
     root = math.sqrt(problem.k)
     if problem.precision == "fast_accumulation":
         return (2 + root / 32) * 2.0**-13
-    error = 2.0**-11 if problem.scaled else FACTOR_ERRORS.get(problem.precision or "", 0.0)
+    error = 2.0**-11 if problem.has_scales else FACTOR_ERRORS.get(problem.precision or "", 0.0)
     return min(2.0, 8 / root) * error
 
 

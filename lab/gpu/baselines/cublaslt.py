@@ -3,7 +3,8 @@
 One call of cublasLtMatmul on the variant's buffers, with the algorithm that cuBLASLt's heuristic puts first, as its
 users take it, and the scales of A and B in device memory. Of layouts it has ``tn`` alone, and it multiplies no e5m2 by
 e5m2 (cuBLAS documentation, cublasLtMatmul). Sums are promoted to FP32 at times unless the problem's `precision` is
-`fast_accumulation`. Enumerators and structures: cublasLt.h and library_types.h of CUDA 12 and 13, which agree.
+`fast_accumulation`. Enumerators and structures were taken from public bindings of cublasLt.h that agree; with them,
+cuBLASLt 13.1 computed the products of reports/h200/hgemm_narrow, each checked against float64.
 """
 
 from __future__ import annotations
