@@ -147,9 +147,10 @@ def of_tuning(analysis: TuningAnalysis) -> SmallPage:
     """The small page of `lab tune`."""
     facts, gpu = analysis.facts, analysis.facts.gpu
     answer = [analysis.sentence()]
-    for one in analysis.types:
+    types = [one for one in analysis.types if one.winners]
+    for one in types:
         counts = f"{len(one.winners)} sizes, {one.points} pairs of kernel and size with a time"
-        answer.append(f"{one.label}: {counts}, {len(one.kernels)} kernels that win. {ends(analysis, one)}".strip())
+        answer.append(f"{one.label}: {counts}, {len(one.kernels)} kernels that win. {ends(one)}".strip())
     answer += [
         f"Over {one.against}: geometric mean {one.mean:.3f}, faster at {one.faster:.1%} of {len(one.values)} sizes."
         for one in analysis.ratios
@@ -164,7 +165,7 @@ def of_tuning(analysis: TuningAnalysis) -> SmallPage:
             ),
             len(one.kernels),
         )
-        for one in analysis.types
+        for one in types
     ]
     if found := gains(analysis):
         tables.append(_gains(found))
@@ -174,7 +175,7 @@ def of_tuning(analysis: TuningAnalysis) -> SmallPage:
         ("lab", f"{facts.lab_version} {facts.commit}".strip()),
         ("GPU", f"{gpu.name}, driver {gpu.driver}" if gpu else f"none: {facts.not_measured}"),
     )
-    notes = (facts.grown_again,) if facts.grown_again else ()
+    notes = (*analysis.notes, *((facts.grown_again,) if facts.grown_again else ()))
     return SmallPage(facts.tuning, facts.question, "", analysis.kind, tuple(answer), notes, tuple(tables), shown)
 
 

@@ -208,20 +208,19 @@ def predict(
         raise ValueError(f"bounds need the mix of SASS, not of {mix.isa}")
     held = occupancy(gpu.architecture, use, launch.threads_per_block, launch.dynamic_shared_bytes, launch.carveout)
     counts, issued = _hot(mix)
-    peak = gpu.peak_tflops(dtype)
+    peak = peak_of(gpu, mix, dtype)
     bounds: list[Bound] = []
     if merit is Merit.BANDWIDTH:
         bounds += _bandwidth_bound(gpu, flops, bytes_moved) if held.blocks_per_sm else []
     elif flops > 0 and held.blocks_per_sm:
         if counts.by_class.get(InstructionClass.MMA, 0):
             products = matrix_products(counts.by_opcode)
-            tensor = gpu.tensor_tflops(products) if products else None
-            if tensor is not None:
-                peak = tensor
-                bounds += _tensor_bounds(gpu, counts, products, tensor, wavefronts_per_access, issued=issued)
+            known = gpu.tensor_tflops(products) is not None
+            if known:
+                bounds += _tensor_bounds(gpu, counts, products, peak, wavefronts_per_access, issued=issued)
                 bounds += [_wave_bound(gpu, peak, launch.blocks)] if launch.blocks else []
             # without tensor cores' rates there is no peak that a kernel cannot exceed
-            bounds += _problem_bounds(gpu, math.inf if tensor is None else peak, flops, bytes_moved)
+            bounds += _problem_bounds(gpu, peak if known else math.inf, flops, bytes_moved)
         else:
             bounds += _loop_bounds(gpu, counts, np.dtype(dtype), wavefronts_per_access, issued=issued)
             bounds += _problem_bounds(gpu, peak, flops, bytes_moved)
@@ -235,6 +234,25 @@ def predict(
         bounds=tuple(bounds),
         peak_gb_s=gpu.dram_gb_s if merit is Merit.BANDWIDTH else None,
     )
+
+
+def peak_of(gpu: Gpu, mix: KernelMix, dtype: DTypeLike) -> float:
+    """Return the peak of what multiplies in a kernel's hot loop, in TFLOP/s.
+
+    Args:
+        gpu: The GPU.
+        mix: Mix of the kernel's SASS.
+        dtype: The type that the kernel computes in outside the tensor cores.
+
+    Returns:
+        That of the tensor cores for the loop's mixture of products where it has matrix instructions whose rates are
+        known; else that of the pipes of `dtype`.
+
+    Raises:
+        UserError: `dtype` has no known peak on this GPU.
+    """
+    tensor = gpu.tensor_tflops(matrix_products(_hot(mix)[0].by_opcode))
+    return gpu.peak_tflops(dtype) if tensor is None else tensor
 
 
 def predict_sequence(

@@ -147,6 +147,8 @@ class KernelFacts:
         blocks_per_sm: Resident blocks.
         cluster: Blocks of a cluster.
         census: Main loop of the entry point for aligned sizes; None without fma.
+        peak_tflops: The GPU's peak for what multiplies in that loop, its type's pipes or the tensor cores; None where
+            it is not known, as in runs of earlier versions.
         failure: Why it could not be built; empty where it could.
     """
 
@@ -164,6 +166,7 @@ class KernelFacts:
     blocks_per_sm: int = 0
     cluster: int = 1
     census: Census | None = None
+    peak_tflops: float | None = None
     failure: str = ""
 
 

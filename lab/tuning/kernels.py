@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from lab.base.elements import ELEMENT_BYTES
+from lab.base.elements import ELEMENT_BYTES, arithmetic_of
 from lab.base.executor import Executor
 from lab.base.expressions import Scalar
 from lab.base.sizes import Size
@@ -15,9 +15,10 @@ from lab.experiment.identity import fingerprint
 from lab.experiment.variants import SOURCE_NAME, short_hash
 from lab.hardware.gpus import Gpu
 from lab.hardware.occupancy import occupancy
+from lab.predict.bounds import peak_of
 from lab.stages.batches import BatchSizes, BuildFunction, build_each
 from lab.stages.build import BuildFailure, BuildTask, Built, build
-from lab.store.tuning_model import KernelFacts
+from lab.store.tuning_model import KernelFacts, ProblemType
 from lab.templates.instance import Instance
 from lab.templates.launches import BuiltLaunch, Launch, Launches, Residency
 from lab.toolchain.base import CompileRequest, Toolchain
@@ -192,16 +193,16 @@ class Workshop:
             if found is None:
                 continue
             if not loops:  # the first probe's is the entry point for aligned sizes
-                facts = _with_resources(facts, self.gpu, outcome, step)
+                facts = _with_resources(facts, self.gpu, outcome, step, group.type)
             loops.setdefault(step.entry, found)
         if not loops and piece.probes:  # the model does not know what multiplies
-            facts = _with_resources(facts, self.gpu, outcome, piece.probes[0])
+            facts = _with_resources(facts, self.gpu, outcome, piece.probes[0], group.type)
         residency = Residency(self.gpu, outcome.build.resources)
         return Kernel(one, facts, outcome.build.cubin, names, loops, residency)
 
 
-def _with_resources(facts: KernelFacts, gpu: Gpu, outcome: Built, step: Launch) -> KernelFacts:
-    """The facts with what a launch uses, and the census of its main loop."""
+def _with_resources(facts: KernelFacts, gpu: Gpu, outcome: Built, step: Launch, of: ProblemType) -> KernelFacts:
+    """The facts with what a launch uses, and the census and the peak of its main loop."""
     used, threads = outcome.build.resources[step.entry], math.prod(step.block)
     return replace(
         facts,
@@ -214,6 +215,7 @@ def _with_resources(facts: KernelFacts, gpu: Gpu, outcome: Built, step: Launch) 
         ).blocks_per_sm,
         cluster=image.kernels(outcome.build.cubin)[step.entry].cluster,
         census=census(outcome.sass[step.entry]),
+        peak_tflops=peak_of(gpu, outcome.sass[step.entry], arithmetic_of(of.dtype)),
     )
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
-from planted_tuning import GPU, LABEL, SIZES, invented, plant
+from planted_tuning import GPU, LABEL, SIZES, facts, invented, plant
 
 from lab.report.analysis import analyse, load
 from lab.report.tuning.data import analyse as analyse_tuning
 from lab.store.tuning import TuningStore
+from lab.store.tuning_model import ProblemType
 
 
 @pytest.fixture
@@ -92,3 +94,22 @@ def test_a_tuning_run_shows_what_wins_and_what_gains_most(small, tmp_path):
     tflops = 2 * m * n * k / invented("small", m, n) / 1e9
     # invented: the planted kernels name no tile, and cuBLAS is as fast as the large one
     assert gains.rows[0] == (f"{LABEL} {m} x {n} x {k}", "", "", f"{tflops:.3f}", "1.50", "2.00", "small")
+
+
+def test_the_page_of_a_tuning_run_that_was_interrupted_says_so_and_names_what_has_no_times(small, tmp_path):
+    with TuningStore(plant(tmp_path, GPU), create=True) as store:
+        run = facts(GPU)
+        store.write_facts(
+            replace(
+                run,
+                interrupted=True,
+                types={**run.types, "float32_tt": ProblemType("float32", "tt")},
+                final={**run.final, "float32_tt": run.final[LABEL]},
+            )
+        )
+        page = small.of_tuning(analyse_tuning(store))
+    assert page.notes == (
+        "The run was interrupted; the report shows what was timed until then.",
+        "No size of float32_tt was timed.",
+    )
+    assert not any("float32_tt" in text for text in (*page.answer, *(table.heading for table in page.tables)))

@@ -8,6 +8,7 @@ import pytest
 from run_support import InProcess, build_once
 from tuning_support import BASE, H200, LOOP, kernel, tuning
 
+from lab.isa.matrix import FLOAT16
 from lab.stages.build import BuildFailure, BuildTask, Built
 from lab.store.tuning_model import KernelFacts, ProblemType
 from lab.templates import front_matter
@@ -151,6 +152,7 @@ def test_a_kernel_says_which_sizes_it_does_not_compute(group: Group) -> None:
     built = shop.make([one])[one.name]
     assert built.facts.failure == ""
     assert (built.facts.threads, built.facts.cluster, built.facts.blocks_per_sm) == (384, 2, 1)
+    assert built.facts.peak_tflops == H200.tensor_tflops({FLOAT16: 1.0})
     assert built.refused((4096, 4096, 4096)) == ""
     for _ in range(2):
         assert built.refused((4095, 64, 64)).startswith("not for this size: lda * element_bytes % 16 == 0")

@@ -133,6 +133,8 @@ class TypeReport:
         library: The library; None where none was written.
         single: Name of the single-tuned kernel; empty where there is none.
         points: Pairs of kernel and size that have a time.
+        peak_tflops: The GPU's peak for what the kernels that win multiply with, the highest of them; None where it is
+            not known.
     """
 
     label: str
@@ -144,6 +146,7 @@ class TypeReport:
     library: LibraryFacts | None
     single: str
     points: int
+    peak_tflops: float | None
 
 
 @dataclass(frozen=True)
@@ -169,6 +172,15 @@ class TuningAnalysis:
     def gpu(self) -> str:
         """The GPU that measured, or that predictions are for."""
         return self.facts.gpu.name if self.facts.gpu else self.facts.predicted_for
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know of the run before its figures."""
+        cut_short = ("The run was interrupted; the report shows what was timed until then.",)
+        without = tuple(
+            f"No size of {one.label} was timed." for one in self.types if self.facts.interrupted and not one.winners
+        )
+        return (*(cut_short if self.facts.interrupted else ()), *without, *self.facts.notes)
 
     def sentence(self) -> str:
         """Say what every figure of the run is."""
@@ -239,17 +251,28 @@ def _type(
                 )
             )
     library = next((one for one in facts.libraries.values() if one.type == label), None)
+    champions = _champions(winners, [one for one in kernels.values() if one.type == label])
     return TypeReport(
         label=label,
         winners=tuple(winners),
         maps=_maps(winners),
         steps=tuple(told[0]),
         cuts=tuple(told[1]),
-        kernels=_champions(winners, [one for one in kernels.values() if one.type == label]),
+        kernels=champions,
         library=library,
         single=kernels[single].name if single else "",
         points=sum(timed.ms is not None for found in own.values() for timed in found.values()),
+        peak_tflops=_peak(champions, facts.peak(label)),
     )
+
+
+def _peak(champions: Sequence[Champion], of_type: float) -> float | None:
+    """The peak of what the champions multiply with; `of_type` is that of their type's pipes."""
+    known = [one.facts.peak_tflops for one in champions if one.facts.peak_tflops is not None]
+    if known:
+        return max(known)
+    # a kernel above the peak of the pipes multiplies on tensor cores, at a rate that the run does not tell
+    return None if any(one.best_tflops > of_type for one in champions) else of_type
 
 
 def _champions(winners: Sequence[SizeWinner], kernels: Sequence[KernelFacts]) -> tuple[Champion, ...]:

@@ -75,7 +75,7 @@ def page(analysis: TuningAnalysis, charts: TuningCharts, pngs: Sequence[str]) ->
             ratios_file=RATIOS_FILE,
             cuts={one.label: [cut_sentence(cut) for cut in one.cuts] for one in analysis.types},
             colours={one.label: colours(one) for one in analysis.types},
-            ends={one.label: ends(analysis, one) for one in analysis.types},
+            ends={one.label: ends(one) for one in analysis.types},
             tables={one.label: [(step, columns(step), shown(step)) for step in one.steps] for one in analysis.types},
             gains=gains(analysis),
             most_gains=MOST_GAINS,
@@ -118,16 +118,21 @@ def cut_sentence(cut: Cut) -> str:
     return f"{cut.points} pairs of kernel and size {why}."
 
 
-def ends(analysis: TuningAnalysis, one: TypeReport) -> str:
+def ends(one: TypeReport) -> str:
     """Describe the smallest size and the best one; compare them with the Tensile paper where the sizes are its own."""
     if not one.winners:
         return ""
-    peak = analysis.facts.peak(one.label)
+    peak = one.peak_tflops
     small = min(one.winners, key=lambda winner: math.prod(winner.size))
     best = max(one.winners, key=lambda winner: winner.tflops)
+    share, of_it = (
+        (f", {small.tflops / peak:.2%} of the peak of {peak:.1f}", f", {best.tflops / peak:.0%} of it,")
+        if peak
+        else ("", "")
+    )
     text = (
-        f"The smallest size, {_size(small)}, reaches {small.tflops:.3f} TFLOP/s, {small.tflops / peak:.2%} of the peak "
-        f"of {peak:.1f}; the best is {best.tflops:.1f} TFLOP/s, {best.tflops / peak:.0%} of it, at {_size(best)}."
+        f"The smallest size, {_size(small)}, reaches {small.tflops:.3f} TFLOP/s{share}; the best is "
+        f"{best.tflops:.1f} TFLOP/s{of_it} at {_size(best)}."
     )
     if small.size == _SMALLEST_OF_PAPER:
         text += (

@@ -10,6 +10,7 @@ from planted_tuning import CENSUS, GPU, LABEL, SIDES, SIZES, facts, invented, pl
 from lab.base.errors import StoreError
 from lab.measured.timing import GpuDescription, Kind, Samples
 from lab.report.tuning.data import TuningAnalysis, analyse
+from lab.report.tuning.render import ends
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import FinalSizes, KernelFacts, Timed, TimingStage
 
@@ -92,3 +93,31 @@ def test_a_kernel_that_failed_everywhere_wins_nowhere(tmp_path: Path) -> None:
 def test_an_empty_store_is_an_error_in_words(tmp_path: Path) -> None:
     with TuningStore(tmp_path, create=True) as store, pytest.raises(StoreError, match="the database is empty"):
         analyse(store)
+
+
+@pytest.mark.parametrize(
+    ("peaks", "best", "peak", "said"),
+    [
+        ((None, None), 50.0, 67.0, "67.0; the best is 50.0 TFLOP/s, 75% of it, at"),
+        ((67.0, 989.4), 50.0, 989.4, "989.4; the best is 50.0 TFLOP/s, 5% of it, at"),
+        ((None, None), 700.0, None, "TFLOP/s; the best is 700.0 TFLOP/s at"),
+    ],
+    ids=["its type's", "tensor cores'", "not known"],
+)
+def test_throughput_is_compared_with_the_peak_of_what_multiplies(
+    peaks: tuple[float | None, float | None], best: float, peak: float | None, said: str, tmp_path: Path
+) -> None:
+    small, large = (8, 8, 8), (512, 512, 512)
+    with TuningStore(tmp_path, create=True) as store:
+        store.write_kernels(
+            KernelFacts(f"id-{size}", f"of {size}", "g", LABEL, "t", {}, "sm_90", peak_tflops=one)
+            for size, one in zip((small, large), peaks, strict=True)
+        )
+        for size, tflops in ((small, 0.1), (large, best)):
+            ms = 2 * math.prod(size) / tflops / 1e9
+            store.write_times(TimingStage.FINAL, size, {f"id-{size}": Timed(Samples((ms,)), Kind.PREDICTED)})
+        final = {LABEL: FinalSizes(ranges=(small, large), exact=())}
+        store.write_facts(replace(facts(None), final=final, peak_tflops=67.0, libraries={}, singles={}))
+        found = analyse(store)
+    assert found.types[0].peak_tflops == peak
+    assert said in ends(found.types[0])
