@@ -205,7 +205,9 @@ def test_what_cannot_be_computed_is_refused_and_nothing_is_launched(torch, loade
         ((1.0, x[1:], y, 0.0, z[:63]), "A is not aligned"),
         ((1.0, x, z, 0.0, z), "C shares elements with B"),
         ((1.0, weights, y, 0.0, z), "A requires a gradient"),
-        ((torch.ones((), device="cuda"), x, y, 0.0, z), "alpha is not a number of the host"),
+        ((torch.ones(2, device="cuda"), x, y, 0.0, z), "alpha is not one number"),
+        ((torch.ones((), dtype=torch.float64, device="cuda"), x, y, 0.0, z), "alpha has the wrong element type"),
+        ((torch.ones(()), x, y, 0.0, z), "alpha is not on the GPU"),
     ]:
         with pytest.raises(UserError, match=says):
             loaded.gemm(*given)
