@@ -161,7 +161,7 @@ def _fitting(texts: Mapping[str, dict[str, str]], most_bytes: int) -> dict[str, 
 
 
 def _tuning_run(run: Path, made: Path, target: Path) -> tuple[str, ...]:
-    left_out: tuple[str, ...] = ("The libraries are not kept.", "Samples are rounded to six digits.")
+    left_out: tuple[str, ...] = ("The libraries are not kept.", "Samples are rounded to five digits.")
     with TuningStore(run) as store:
         if not (run / "index.html").exists():
             render_tuning(store)

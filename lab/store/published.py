@@ -56,8 +56,12 @@ LEFT_OUT: Final = "published"
 _TEXTS: Final = frozenset({"kernel.cu", "kernel.ptx", "kernel.sass", "build.log", PROVENANCE})
 """Files of a variant that a committed archive may hold; others in it are ignored."""
 
-_SAMPLE_DIGITS: Final = 6
-"""Significant digits of a tuning run's samples and errors: CUDA events resolve 0.5 µs, in single precision."""
+_SAMPLE_DIGITS: Final = 5
+"""Significant digits of a tuning run's samples, of which there are tens of thousands: CUDA events resolve 0.5 µs, and
+samples differ by more than a thousandth."""
+
+_ERROR_DIGITS: Final = 2
+"""Significant digits of a tuning run's errors, which are compared with a tolerance."""
 
 _KERNELS = TypeAdapter(list[KernelFacts])
 _TIME_COLUMNS: Final = (
@@ -202,7 +206,7 @@ def times_table(store: TuningStore) -> str:
 
 
 def _time_cells(one: Timed) -> list[object]:
-    facts = [one.kind, one.cache, "" if one.error is None else f"{one.error:.{_SAMPLE_DIGITS}g}", one.failure]
+    facts = [one.kind, one.cache, "" if one.error is None else f"{one.error:.{_ERROR_DIGITS}g}", one.failure]
     if one.samples is None:
         return [*facts, "", "", ""]
     unused = " ".join(map(str, one.samples.unused))

@@ -18,6 +18,10 @@ LEAST_SCRATCH_BYTES: Final = 64 << 20
 """Least size of the memset: on a card with a small L2 it must still last longer than the host takes to queue a
 launch."""
 
+_DIGITS: Final = 6
+"""Significant digits of a time: CUDA events give single precision. What a double has beyond them is noise, which would
+take a fifth of a record's bytes."""
+
 _NAN: Final = 0x7FC00000
 _FILLS: Final = 5
 _QUICK_SAMPLES: Final = 5
@@ -72,7 +76,8 @@ class LaunchTimer:
         starved = bool(start.query())
         clock = self._clock()  # while the device works: afterwards it may idle
         stop.synchronize()
-        return BatchTiming(float(stop.time_since(start)) / batch, enqueue * 1e3 / batch, starved, clock)
+        ms = float(f"{stop.time_since(start) / batch:.{_DIGITS}g}")
+        return BatchTiming(ms, enqueue * 1e3 / batch, starved, clock)
 
     def quick(self, launch: Enqueue) -> float:
         """Return the median of a few cold timings, in milliseconds: good enough to choose between launches."""

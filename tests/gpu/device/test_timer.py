@@ -75,3 +75,7 @@ def test_l2_is_emptied_by_reads_of_the_whole_scratch_buffer(timer, cuda):
         timer.evict()
     assert len(cuda.loaded) == 1
     assert [values[1] * 16 for *_, values in cuda.launched] == [2 * GPU.l2_bytes + (1 << 20)] * 2
+
+
+def test_a_time_has_the_digits_of_single_precision(timer, cuda):
+    assert timer.time(queueing(cuda, 0.026240000501275063), batch=1, lead_ms=0.1, rewarm=True).ms == 0.02624

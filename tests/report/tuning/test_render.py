@@ -79,7 +79,7 @@ def test_the_whole_page_is_drawn_from_what_was_published(drawn, script, tmp_path
     out = tmp_path / "out"
     out.mkdir()
     (out / "map_of_other_sizes.png").touch()
-    assert script.publish(folder, out) == ("The libraries are not kept.", "Samples are rounded to six digits.")
+    assert script.publish(folder, out) == ("The libraries are not kept.", "Samples are rounded to five digits.")
     assert {file.name for file in out.glob("*.png")} == {file.name for file in folder.glob("*.png")}
     facts = json.loads((out / "provenance.json").read_text())
     assert "libraries" not in facts
@@ -88,7 +88,7 @@ def test_the_whole_page_is_drawn_from_what_was_published(drawn, script, tmp_path
     assert done.exit_code == 0, done.output
     assert (out / "full" / "kernels.csv").read_bytes() == (folder / "kernels.csv").read_bytes()
     pages = [(place / "index.html").read_text().partition("<script")[0] for place in (out / "full", folder)]
-    assert pages[0] == pages[1], "what is behind it, data of charts, has samples of six digits"
+    assert pages[0] == pages[1], "what is behind it, data of charts, has samples of five digits"
     again = script.publish(out, tmp_path / "again")
     assert len(again) == 2
     for name in ("index.html", "tuning.json.xz", "times.csv.xz", "provenance.json"):
