@@ -257,7 +257,8 @@ def test_every_template_is_right_and_clean(name, given, layout, dtype, share):
         shape = {"m": m, "n": n, "k": k, "dtype": dtype, "layout": layout}
         # slack behind the columns: none, some that breaks the alignment of vectors, some that keeps it
         leading = {key: gemm.problem(shape)[key] + (0, 3, 4)[i % 3] for key in ("lda", "ldb", "ldc")}
-        compiled = assembled_ptx_of if layout in ("nn", "nt") else ptx_of  # ptxas, too, takes each setting
+        # ptxas, too, takes each setting; one of sgemm, which has no float64, may be executed in one layout only
+        compiled = assembled_ptx_of if layout in ("nn", "nt") or name == "gemm/sgemm.cu.j2" else ptx_of
         done, _ = executed(name, given, gemm.problem({**shape, **leading, "alpha": alpha, "beta": beta}), compiled)
         assert done.unsupported == ""
         assert done.fault == "", f"{shape} {leading} alpha={alpha} beta={beta}: {done.fault}"
