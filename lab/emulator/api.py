@@ -188,7 +188,7 @@ class _Started:
     def __init__(self, request: _Request) -> None:
         program = request.program
         provenance = _provenance_of(program)
-        names = provenance.written_names()
+        names = provenance.written_names
         self.space = AddressSpace()
         self.findings = Findings(program)
         self.buffers = _Arguments(program, self.space, request.args, check=request.check, written=names)
@@ -200,7 +200,7 @@ class _Started:
         self.written = [one for one in chosen if one is not None and one.space == "global"]
         self.extents: Mapping[int, Place] = {}
         if request.check:
-            self.extents = provenance.inner_places()
+            self.extents = provenance.inner_places
 
     def maker(self, request: _Request) -> KernelMaker:
         """Return what makes the kernel's machine code."""

@@ -112,8 +112,7 @@ class InstructionBinder:
 
     def _watched(self, position: int, binder: OperandBinder, full: Full, part: Part) -> tuple[Full, Part]:
         """Note accesses to registers that wgmma uses; other instructions stay as they are."""
-        instruction, shared = binder.instruction, self.storage.program.wgmma_registers
-        names = tuple(name for text in instruction.operands for name in binder.register_names(text) if name in shared)
+        instruction, names = binder.instruction, self.storage.program.wgmma_operands[position]
         if not names or instruction.opcode.startswith("wgmma."):
             return full, part
         warpgroups = self.warpgroups

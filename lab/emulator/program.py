@@ -322,6 +322,20 @@ class Program:
                     found.update(pair)
         return frozenset(found)
 
+    @cached_property
+    def wgmma_operands(self) -> tuple[tuple[RegisterName, ...], ...]:
+        """Which of `wgmma_registers` each instruction names; each batch of each launch asks for all of them anew."""
+        shared = self.wgmma_registers
+        return tuple(
+            tuple(
+                (number, name)
+                for text in instruction.operands
+                for name in operands.elements(text)
+                if (number, name) in shared
+            )
+            for number, instruction in self.code
+        )
+
     @property
     def shared_variables(self) -> list[Place]:
         """Where the variables in shared memory lie, the dynamic ones included."""

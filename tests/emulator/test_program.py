@@ -103,6 +103,17 @@ def test_sizes_and_alignment_of_variables():
     assert program(kernel("mbarrier.init.shared.b64 [%r0], 1;")).has_async_proxy
 
 
+def test_instructions_name_registers_of_wgmma():
+    multiply = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd0, %rd1, 1, 1, 1, 0, 0;"
+    found = program(kernel(f"mov.f32 %f4, %f0; {multiply} add.f32 %f5, %f6, %f1; mov.u32 %r0, 1;"))
+    assert found.wgmma_operands[:4] == (
+        ((0, "%f4"), (0, "%f0")),
+        tuple((0, f"%f{i}") for i in range(4)),
+        ((0, "%f1"),),
+        (),
+    )
+
+
 def test_a_text_is_read_once_for_several_launches():
     text = kernel("mov.u32 %r0, 1;")
     assert program_of(text, "k") is program_of(text, "k")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from compiling import compile_text
-from hgemm_cases import arch, template
+from hgemm_cases import executed_with
 
 from lab.base.expressions import Scalar
 from lab.operators.builtin import operator
-from lab.stages.emulate import EmulationTask, emulate
 from lab.store.model import EmulationRecord
-from lab.templates.instance import Instance
 
 SMALL = {"block_m": 64, "stages": 2}
 SETTINGS = {
@@ -90,12 +87,7 @@ def executed(name: str, old: str = "", new: str = "", **other: Scalar) -> Emulat
     """Execute a rung, in whose source `new` stands for `old`, on a problem that `other` changes."""
     given, (m, n, k) = SETTINGS[name]
     problem = operator("gemm").problem({"m": m, "n": n, "k": k, "dtype": "float16", "layout": "tn", **other})
-    instance = Instance.of(template(name), given, problem)
-    assert old in instance.source
-    ptx = compile_text(instance.source.replace(old, new) if old else instance.source, arch=f"compute_{arch(name)}")
-    done = emulate(EmulationTask(instance.launches, "gemm", problem, 0, {}), ptx)
-    assert done.unsupported == ""
-    return done
+    return executed_with(name, given, problem, old, new)
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from compiling import compile_text
-from hgemm_cases import template
+from hgemm_cases import executed_with
 
 from lab.base.expressions import Scalar
 from lab.operators.builtin import operator
-from lab.stages.emulate import EmulationTask, emulate
 from lab.store.model import EmulationRecord
-from lab.templates.instance import Instance
 
 Case = tuple[str, dict[str, Scalar], dict[str, Scalar]]
 SMALL: dict[str, Scalar] = {"block_m": 64, "stages": 2}
@@ -59,14 +56,7 @@ FAULTS = [  # case, what is wrong, text in its place, kind of the finding
 def executed(case: str, old: str = "", new: str = "") -> EmulationRecord:
     """Execute a case, in whose source `new` stands for `old`."""
     name, given, values = CASES[case]
-    problem = operator("gemm").problem({"layout": "tn", **values})
-    instance = Instance.of(template(name), given, problem)
-    assert (instance.unsupported(), instance.unmet()) == (None, None)
-    assert old in instance.source
-    text = instance.source.replace(old, new) if old else instance.source
-    done = emulate(EmulationTask(instance.launches, "gemm", problem, 0, {}), compile_text(text, arch="compute_90a"))
-    assert done.unsupported == ""
-    return done
+    return executed_with(name, given, operator("gemm").problem({"layout": "tn", **values}), old, new)
 
 
 @pytest.mark.parametrize("case", CASES)

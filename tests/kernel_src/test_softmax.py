@@ -94,13 +94,20 @@ def executed(name, given, problem):
 
 
 def variants_and_types():
-    """Every variant with every size in float32.
+    """Each template's first variant with every size in float32, its further ones with every second size in turn.
 
+    The first variant executes the same template at the sizes that a further one leaves out; these are thorough.
     The types of 16 bits, which differ in how values are converted, take turns with the variants, and these with the
     sizes, of which each sees every second one.
     """
-    for number, variant in enumerate(VARIANTS):
-        yield pytest.param(variant, "float32", SIZES, id=f"{variant}-float32")
+    known = set()
+    for number, (variant, (template, _)) in enumerate(VARIANTS.items()):
+        for half in range(2) if template in known else ():
+            marks = [pytest.mark.thorough] if (number + half) % 2 else []
+            yield pytest.param(variant, "float32", SIZES[half::2], id=f"{variant}-float32-{half}", marks=marks)
+        if template not in known:
+            yield pytest.param(variant, "float32", SIZES, id=f"{variant}-float32")
+        known.add(template)
         for i, dtype in enumerate(("float16", "bfloat16")):
             for half in range(2):
                 marks = [] if (number + i) % 2 and (number // 2 + half) % 2 else [pytest.mark.thorough]

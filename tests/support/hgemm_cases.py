@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+from compiling import compile_text
 
 from lab.base.elements import ELEMENT_BYTES
 from lab.base.expressions import Scalar
 from lab.operators.builtin import operator
 from lab.operators.gemm import GemmProblem
+from lab.stages.emulate import EmulationTask, emulate
+from lab.store.model import EmulationRecord
 from lab.templates import front_matter
+from lab.templates.instance import Instance
 
 SMALL: dict[str, Scalar] = {"block_m": 64, "block_n": 32, "warp_m": 32, "warp_n": 16}
 SETTINGS: dict[str, tuple[str, dict[str, Scalar]]] = {
@@ -112,3 +117,17 @@ def problems(name: str, layout: str, dtype: str, out_dtype: str, precision: str 
         if aligned or (name == "split" and i % 2):  # which takes another path where columns are not aligned
             leading |= {key: -(-leading[key] // whole[key]) * whole[key] for key in list(whole)[: 3 if stored else 2]}
         yield gemm.problem({**shape, **leading, "alpha": alpha * factor, "beta": beta * factor})
+
+
+def executed_with(
+    name: str, given: Mapping[str, Scalar], problem: GemmProblem, old: str = "", new: str = ""
+) -> EmulationRecord:
+    """Execute a template in whose source `new` stands for `old`."""
+    instance = Instance.of(template(name), given, problem)
+    assert (instance.unsupported(), instance.unmet()) == (None, None)
+    assert old in instance.source
+    text = instance.source.replace(old, new) if old else instance.source
+    ptx = compile_text(text, arch=f"compute_{arch(name)}")
+    done = emulate(EmulationTask(instance.launches, "gemm", problem, 0, {}), ptx)
+    assert done.unsupported == ""
+    return done

@@ -9,6 +9,7 @@ is seen to run over into the next one.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cached_property
 
 from lab.emulator import operands
@@ -41,8 +42,9 @@ class Provenance:
         self._variables = {variable.name for variable in program.module.variables}
         self._own = any(number >= 0 for _, number, _ in program.memory_variables())
 
+    @cached_property
     def written_names(self) -> Sources | None:
-        """Return the parameters and module variables through which a kernel can write; None where it may be any."""
+        """The parameters and module variables through which a kernel can write; None where it may be any."""
         written: set[str] = set()
         for number, instruction in self._program.code:
             family, *parts = instruction.opcode.split(".")
@@ -51,8 +53,9 @@ class Provenance:
                 written |= self._of(number, _address(instruction))
         return None if _UNKNOWN in written else frozenset(written - {_LOADED})
 
-    def inner_places(self) -> dict[int, Place]:
-        """Return the variable that each access to shared or local memory derives from, where it is one of known size.
+    @cached_property
+    def inner_places(self) -> Mapping[int, Place]:
+        """The variable that each access to shared or local memory derives from, where it is one of known size.
 
         A space with one variable is left out: its bounds are those of the variable.
         """

@@ -12,7 +12,7 @@ LOAD = "ld.param.u64 %rd0, [a]; ld.param.u64 %rd1, [b]; cvta.to.global.u64 %rd2,
 
 
 def names(body, module=""):
-    return Provenance(Program(read_ptx(kernel(LOAD + body, ["a", "b"], module=module)), "k")).written_names()
+    return Provenance(Program(read_ptx(kernel(LOAD + body, ["a", "b"], module=module)), "k")).written_names
 
 
 @pytest.mark.parametrize(
