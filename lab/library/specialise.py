@@ -8,6 +8,7 @@ and which `lab.library.emit` writes in C.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from lab.base.errors import Location, UserError
@@ -16,7 +17,7 @@ from lab.base.yamlfile import Key, dotted
 from lab.hardware.tensormaps import MOST_BOX, SWIZZLES
 from lab.library.meaning import Meaning, interpreted
 from lab.library.package import FACTORS, SIZES, LibraryBuffer, LibraryKernel, LibraryLaunch, LibraryMap
-from lab.operators.gemm import GemmProblem
+from lab.operators.gemm import STRIDES, GemmProblem
 from lab.templates.front_matter import TENSOR_MAP, Template
 from lab.templates.instance import Instance
 from lab.templates.launches import RESIDENT_BLOCKS
@@ -33,6 +34,8 @@ from lab.templates.sequence import (
 )
 
 _RUN_TIME = frozenset((*SIZES, *FACTORS))
+_OF_BATCHES = frozenset(("batch", *STRIDES))
+"""Names that a template's expressions may have as long as nothing of them is left for one product."""
 _IN_A_GRID = _RUN_TIME | {RESIDENT_BLOCKS}
 
 
@@ -92,12 +95,17 @@ class _Specialiser:
         if not isinstance(expression, str):
             return literal(expression)
         at, key = self.template.document.at(*path), dotted(path)
-        used = names_in(expression, at=at, key=key)
-        unknown = sorted(used - self.known.keys() - later)
-        if unknown:
-            accepted = sorted([*self.known, *later])
-            raise UserError("a library cannot know this name", at=at, key=key, found=unknown[0], accepted=accepted)
-        return interpreted(expression, _Specialised(self.known, at, key), at=at, key=key).text
+        passed = self.known.keys() | later
+
+        def check(text: str, known: AbstractSet[str]) -> None:
+            if unknown := sorted(names_in(text, at=at, key=key) - known):
+                accepted = sorted(passed)
+                raise UserError("a library cannot know this name", at=at, key=key, found=unknown[0], accepted=accepted)
+
+        check(expression, passed | _OF_BATCHES)
+        made = interpreted(expression, _Specialised(self.known, at, key), at=at, key=key).text
+        check(made, passed)
+        return made
 
     def launch(self, one: DeclaredLaunch, scope: Scope) -> LibraryLaunch | None:
         """Specialise a launch; None where its conditions hold for no size."""
@@ -195,6 +203,8 @@ class _Specialised(Meaning[_Term]):
             return self._made(_shortened(symbol, left.text, right.text), left, right)
         if symbol == "**" and left.text.startswith("-"):  # -2 ** 2 is -(2 ** 2)
             left = _Term(f"({left.text})", left.known)
+        if symbol == "*" and right.text == "1":
+            return left
         return self._made(f"({left.text} {symbol} {right.text})", left, right)
 
     def comparison(self, first: _Term, others: Sequence[tuple[str, _Term]]) -> _Term:

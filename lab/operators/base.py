@@ -99,6 +99,12 @@ class Problem(Strict, Mapping[str, Scalar]):
         """Fields that follow from the declared ones, for templates and reports."""
         return {}
 
+    @property
+    def absent(self) -> frozenset[str]:
+        """Names of the fields that such problems may have and this one lacks."""
+        known = {field.alias or key for key, field in type(self).model_fields.items()}
+        return frozenset({*known, *self.derived_names()} - self.plain.keys())
+
     @cached_property
     def plain(self) -> Mapping[str, Scalar]:
         """The mapping, in order: its name, declared fields, fields that vary with the problem, derived fields."""

@@ -14,6 +14,9 @@ A product of float32 elements may name its `precision`: then its factors may be 
 and `Gemm.verify` accepts the errors of that. A kernel of full precision passes, too.
 One of floats of eight bits may name its accumulation instead.
 
+With a `batch`, the problem is that many products of one size, whose operands lie one behind another. Where elements are
+compared, C is the matrix of all of its members' columns. Kernels take the elements from one member to the next, too.
+
 Complex elements have complex factors: `alpha_imag` and `beta_imag` are their imaginary parts, and kernels take each
 part as an argument. Neither operand is conjugated. Where elements are compared, a complex matrix is the real one of
 twice the rows that lies in the same bytes.
@@ -33,6 +36,7 @@ from pydantic import Field, model_validator
 
 from lab.base.elements import ELEMENT_BYTES, PARTS, arithmetic_of, operations
 from lab.base.errors import UserError
+from lab.base.expressions import Scalar
 from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Extent, Inputs, Operator, Problem
 from lab.operators.epilogues import Epilogue, applied
@@ -51,7 +55,12 @@ from lab.operators.matrices import (
 from lab.operators.stored import drawn, empty, parts, stored, wide, widened
 
 _HALF: Final = ("float16", "bfloat16")
-SCALARS: Final = ("m", "n", "k", "alpha", "beta", "alpha_imag", "beta_imag", "lda", "ldb", "ldc")
+STRIDES: Final = ("stride_a", "stride_b", "stride_c")
+"""Derived fields of a problem with a batch: elements from one member of A, B and C to the next."""
+
+SCALARS: Final = (
+    "m", "n", "k", "batch", "alpha", "beta", "alpha_imag", "beta_imag", "lda", "ldb", "ldc", *STRIDES
+)  # fmt: skip
 """Fields of a problem that kernels may take, of those that it has."""
 
 _EIGHT: Final = tuple(FORMATS)
@@ -111,9 +120,11 @@ class GemmProblem(Problem):
         lda: Leading dimension of A as it is stored; the least that is legal by default.
         ldb: Leading dimension of B, likewise.
         ldc: Leading dimension of C, likewise.
+        batch: Products of this size; without a value it is one, and kernels take no batch. Otherwise the problem has
+            derived fields: `batches`, which is `strided`, and `STRIDES`.
     """
 
-    extensions = ("epilogue",)
+    extensions = ("epilogue", "batches")
 
     dtype: Literal[
         "float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int8",
@@ -136,10 +147,34 @@ class GemmProblem(Problem):
     lda: Extent = Field(default_factory=lambda known: known["m" if known["layout"][0] == "n" else "k"])
     ldb: Extent = Field(default_factory=lambda known: known["k" if known["layout"][1] == "n" else "n"])
     ldc: Extent = Field(default_factory=lambda known: known["m"])
+    batch: Extent | None = None
+
+    @classmethod
+    def derived_names(cls) -> tuple[str, ...]:
+        """`batches` and `STRIDES`, which problems with a batch have."""
+        return ("batches", *STRIDES)
+
+    @property
+    def derived(self) -> Mapping[str, Scalar]:
+        """See `derived_names`."""
+        if self.batch is None:
+            return {}
+        apart = (columns * leading for _, columns, leading in self.shapes.values())
+        return {"batches": "strided", **dict(zip(STRIDES, apart, strict=True))}
+
+    @property
+    def members(self) -> int:
+        """Products of the problem."""
+        return self.batch or 1
+
+    @property
+    def whole(self) -> dict[str, tuple[int, int, int]]:
+        """`shapes` with the columns of all members."""
+        return {name: (rows, columns * self.members, ld) for name, (rows, columns, ld) in self.shapes.items()}
 
     @property
     def shapes(self) -> dict[str, tuple[int, int, int]]:
-        """Rows, columns and leading dimension of A, B and C as they are stored."""
+        """Rows, columns and leading dimension of A, B and C as they are stored; of a batch, those of a member."""
         a = (self.m, self.k) if self.layout[0] == "n" else (self.k, self.m)
         b = (self.k, self.n) if self.layout[1] == "n" else (self.n, self.k)
         return {"A": (*a, self.lda), "B": (*b, self.ldb), "C": (self.m, self.n, self.ldc)}
@@ -202,7 +237,9 @@ class GemmProblem(Problem):
             raise UserError("wrong value", key="problem.epilogue", found=self.epilogue, accepted=accepted)
         for name, (rows, _, leading) in self.shapes.items():
             check_leading(f"ld{name.lower()}", leading, rows)
-        for name, shape in self.shapes.items():
+        if self.batch is not None and self.epilogue is not None:
+            raise UserError("wrong value", key="problem.batch", found=self.batch, accepted="no value with an epilogue")
+        for name, shape in self.whole.items():
             check_elements(name, *shape)
         return self
 
@@ -226,7 +263,7 @@ class Gemm(Operator[GemmProblem]):
         alpha, beta = problem.factors
         read = {"A": alpha != 0, "B": alpha != 0, "C": beta != 0}
         arrays: dict[str, Array] = {}
-        for name, (rows, columns, leading) in problem.shapes.items():
+        for name, (rows, columns, leading) in problem.whole.items():
             dtype = problem.dtypes[name]
             array = empty(leading * columns, dtype)
             if read[name]:
@@ -248,10 +285,12 @@ class Gemm(Operator[GemmProblem]):
     def reference(self, problem: GemmProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Compute C, m x n, by float64 BLAS through NumPy, with the scale that `verify` explains.
 
+        Of a batch, the members' columns stand side by side.
+
         Of complex elements in complex128; rows 2 i and 2 i + 1 of what is returned are the parts of row i of C.
         """
         (alpha, beta), layout = problem.factors, problem.layout
-        shape, shapes = (problem.m, problem.n), problem.shapes
+        shape, shapes = (problem.m, problem.n * problem.members), problem.whole
         values: NDArray[Any] = np.zeros(shape, np.complex128 if problem.parts > 1 else np.float64)
         if problem.parts == 1:
             alpha, beta = alpha.real, beta.real
@@ -260,15 +299,18 @@ class Gemm(Operator[GemmProblem]):
             if problem.has_scales:
                 alpha *= math.prod(float(inputs.arrays[name][0]) for name in SCALES)
             a, b = (wide(matrix(inputs.arrays[name], *shapes[name]), problem.dtype) for name in "AB")
-            a, b = (a if layout[0] == "n" else a.T), (b if layout[1] == "n" else b.T)
-            values += alpha * (a @ b)
-            scale += abs(alpha) * np.outer(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=0))
+            for i in range(problem.members):
+                x, y = _member(a, i, problem.members), _member(b, i, problem.members)
+                x, y = (x if layout[0] == "n" else x.T), (y if layout[1] == "n" else y.T)
+                member = slice(i * problem.n, (i + 1) * problem.n)
+                values[:, member] += alpha * (x @ y)
+                scale[:, member] += abs(alpha) * np.outer(np.linalg.norm(x, axis=1), np.linalg.norm(y, axis=0))
         if beta != 0:
             scaled = beta * wide(matrix(inputs.arrays["C"], *shapes["C"]))
             values += scaled
             scale += np.abs(scaled)
         if problem.parts > 1:
-            values = np.stack((values.real, values.imag), axis=1).reshape(-1, problem.n)
+            values = np.stack((values.real, values.imag), axis=1).reshape(-1, shape[1])
             scale = np.repeat(scale, problem.parts, axis=0)
         if problem.exact:
             return {"C": Expected(np.mod(values + 2.0**31, 2.0**32) - 2.0**31, np.ones(shape))}
@@ -323,7 +365,8 @@ class Gemm(Operator[GemmProblem]):
         Padding between columns must be untouched: an element there that is no longer NaN, or of integers `POISON_BYTE`,
         is an error of inf.
         """
-        rows, n, leading = problem.m * problem.parts, problem.n, problem.ldc * problem.parts
+        rows, leading = problem.m * problem.parts, problem.ldc * problem.parts
+        n = problem.n * problem.members
         expected = reference["C"].values
         whole = outputs["C"]
         tolerance = tolerance_of(problem)
@@ -337,7 +380,8 @@ class Gemm(Operator[GemmProblem]):
         if not largest <= tolerance:
             wrong = int(np.count_nonzero(~(error <= tolerance)))
             part = f"{('real', 'imaginary')[row % 2]} part of " if problem.parts > 1 else ""
-            at = f"{part}C[{row // problem.parts}, {column}]"
+            member = "" if problem.batch is None else f" of member {column // problem.n}"
+            at = f"{part}C[{row // problem.parts}, {column % problem.n}]{member}"
             return largest, tolerance, worst_element(at, got[row, column], expected[row, column], wrong, got.size)
         strayed = stray_write("C", whole, (problem.m, n, problem.ldc), out)
         return (float("inf"), tolerance, strayed) if strayed else (largest, tolerance, "")
@@ -355,9 +399,9 @@ class Gemm(Operator[GemmProblem]):
     def flops(self, problem: GemmProblem) -> int:
         """Count 2 m n k: one multiplication and one addition for each term, as BLAS benchmarks do; no epilogue.
 
-        Complex elements take four times as many.
+        Complex elements take four times as many. Each member of a batch counts.
         """
-        return operations(problem.dtype) * problem.m * problem.n * problem.k
+        return operations(problem.dtype) * problem.m * problem.n * problem.k * problem.members
 
     def bytes_moved(self, problem: GemmProblem) -> int:
         """Count A, B and a bias read once, C written once, and read once where β ≠ 0."""
@@ -365,7 +409,7 @@ class Gemm(Operator[GemmProblem]):
         passes_over_c = 2 if problem.factors[1] != 0 else 1
         item = {name: ELEMENT_BYTES[dtype] for name, dtype in problem.dtypes.items()}
         bias = m * item["A"] if problem.epilogue is not None else 0
-        return m * k * item["A"] + k * n * item["B"] + passes_over_c * m * n * item["C"] + bias
+        return problem.members * (m * k * item["A"] + k * n * item["B"] + passes_over_c * m * n * item["C"]) + bias
 
     def fma_dtype(self, problem: GemmProblem) -> np.dtype[Any]:
         """Return the type of the sums: float32 for narrower elements, whose own rate is that of tensor cores.
@@ -373,6 +417,12 @@ class Gemm(Operator[GemmProblem]):
         That of their parts for complex ones.
         """
         return np.dtype("float64" if arithmetic_of(problem.dtype) == "float64" else "float32")
+
+
+def _member(columns: NDArray[Any], i: int, members: int) -> NDArray[Any]:
+    """Return one member's columns of those of a batch."""
+    each = columns.shape[1] // members
+    return columns[:, i * each : (i + 1) * each]
 
 
 def bound_of(problem: GemmProblem) -> tuple[float, float, float]:
@@ -407,7 +457,7 @@ def _of_terms(problem: GemmProblem) -> float:
 def _scale(problem: GemmProblem, arrays: Mapping[str, Array], rng: np.random.Generator) -> None:
     """Multiply each row of op(A) and each column of op(B) by a power of two, which changes no significant bit."""
     for name, plain in (("A", problem.layout[0] == "n"), ("B", problem.layout[1] == "t")):
-        rows, columns, leading = problem.shapes[name]
+        rows, columns, leading = problem.whole[name]
         view, dtype = matrix(arrays[name], rows, columns, leading), problem.dtypes[name]
         powers = np.exp2(rng.integers(-_POWERS, _POWERS + 1, rows if plain else columns))
         scaled = widened(view, dtype) * (powers[:, None] if plain else powers)

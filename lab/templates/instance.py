@@ -74,8 +74,9 @@ class Instance:
 
     @cached_property
     def all_names(self) -> Mapping[str, object]:
-        """`names` and the sizes of the problem: what geometry and requirements may refer to."""
-        return {**self.problem, **self.names}
+        """`names` and the sizes of the problem, `none` for those it lacks: for geometry and requirements."""
+        absent: frozenset[str] = getattr(self.problem, "absent", frozenset())
+        return {**dict.fromkeys(absent, NO_VALUE), **self.problem, **self.names}
 
     def unmet(self, *, sizes: bool = True) -> Requirement | None:
         """Return the first of the template's requirements that is not met; None when all are met.

@@ -86,3 +86,41 @@ def test_sixteen_bytes_move_at_once_where_the_thread_tile_has_them():
     }
     assert {dtype: found["vw"] * found["element_bytes"] for dtype, found in names.items()} == dict.fromkeys(names, 16)
     assert names["float16"]["S"] == names["float32"]["T"]
+
+
+BATCHES = [  # size and products, α and β, slack behind the columns
+    ((1, 1, 1), 1, (1.0, 0.0), 0),
+    ((37, 5, 19), 3, (-1.5, 0.5), 3),
+    ((32, 20, 12), 5, (1.0, 0.0), 4),
+    ((16, 16, 8), 2, (0.0, 0.5), 0),
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype", "layout"),
+    [
+        (SETTINGS[key][1], dtype, layout)
+        for key, dtype, layout in [
+            ("tile", "float32", "nn"),
+            ("odd", "float32", "tt"),
+            ("atomic", "float32", "tn"),
+            ("workspace", "bfloat16", "nt"),
+            ("vectors of 16 bytes", "complex64", "nn"),
+        ]
+    ],
+)
+def test_a_batch_is_one_launch_of_the_same_tiles(given, dtype, layout):
+    template, ptx = kernels.load(TENSILE, ROOTS), ""
+    for size, batch, (alpha, beta), slack in BATCHES:
+        values = {
+            **dict(zip("mnk", size, strict=True)), "batch": batch, "dtype": dtype, "layout": layout, "alpha": alpha,
+            "beta": beta,
+        }  # fmt: skip
+        least = GEMM.problem(values)
+        problem = GEMM.problem({**values, **{key: least[key] + slack for key in ("lda", "ldb", "ldc")}})
+        instance = Instance.of(template, given, problem)
+        assert sum(step.entry.startswith("gemm_") for step in instance.launches.steps) == 1
+        ptx = ptx or ptx_of(instance.source)
+        done = emulate(EmulationTask(instance.launches, "gemm", problem, 0, {}), ptx)
+        assert (done.unsupported, done.fault) == ("", "")
+        assert done.verification.passed, f"{problem}: {done.verification}"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from narrowing import known
 
 from lab.base.errors import UserError
+from lab.operators.base import Inputs
 from lab.operators.builtin import operator
 from lab.operators.matrices import matrix
 from lab.operators.stored import stored, widened
@@ -401,3 +402,39 @@ def test_data_without_a_value_are_normal_and_float16_has_no_room_for_scaled_ones
     assert "data" not in problem()
     with pytest.raises(UserError, match=r"problem\.data"):
         problem(dtype="float16", data="scaled")
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+def test_a_batch_is_its_members(layout, dtype):
+    slack = {"lda": 9, "ldb": 10, "ldc": 11}
+    p = problem(layout=layout, dtype=dtype, alpha=1.5, beta=-0.5, batch=3, **slack)
+    inputs = GEMM.inputs(p, 0)
+    got, apart = GEMM.reference(p, inputs)["C"], [p[f"stride_{name}"] for name in "abc"]
+    assert [len(inputs.arrays[name]) for name in "ABC"] == [3 * step for step in apart]
+    alone = problem(layout=layout, dtype=dtype, alpha=1.5, beta=-0.5, **slack)
+    assert GEMM.flops(p) == 3 * GEMM.flops(alone)
+    assert GEMM.bytes_moved(p) == 3 * GEMM.bytes_moved(alone)
+    for i in range(3):
+        parts = {n: inputs.arrays[n][i * step : (i + 1) * step] for n, step in zip("ABC", apart, strict=True)}
+        own = GEMM.reference(alone, Inputs(inputs.scalars, parts, ("C",)))["C"]
+        assert np.array_equal(got.values[:, i * 5 : (i + 1) * 5], own.values)
+        assert np.array_equal(got.scale[:, i * 5 : (i + 1) * 5], own.scale)
+
+
+def test_a_wrong_element_of_a_batch_is_named_with_its_member():
+    p = problem(batch=3)
+    inputs = GEMM.inputs(p, 0)
+    reference = GEMM.reference(p, inputs)
+    out = reference["C"].values.astype(np.float32).ravel(order="F")
+    assert GEMM.verify(p, reference, {"C": out})[2] == ""
+    out[2 * 35 + 3 * 7 + 4] += 1
+    assert GEMM.verify(p, reference, {"C": out})[2].startswith("C[4, 3] of member 2: ")
+
+
+def test_a_batch_has_strides_and_other_problems_have_none():
+    assert not problem(batch=None).keys() & {"batch", "batches", "stride_a", "stride_b", "stride_c"}
+    assert problem(batch=1)["batches"] == "strided"
+    for wrong in ({"batch": 0}, {"batch": 2**30}, {"batch": 2, "dtype": "float16", "epilogue": "bias"}):
+        with pytest.raises(UserError):
+            problem(**wrong)

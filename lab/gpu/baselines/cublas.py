@@ -24,6 +24,7 @@ from lab.base.expressions import Scalar
 from lab.gpu.device.backend import Baseline, BaselineMissingError, DeviceError, Enqueue
 from lab.gpu.device.driver import kernel_names
 from lab.operators.base import Inputs
+from lab.operators.gemm import STRIDES
 
 _PLAIN: Final = {
     "CUBLAS_EMULATE_SINGLE_PRECISION": "0",  # never FP32 emulated with BF16
@@ -134,10 +135,12 @@ class Cublas:
     def gemm(self, problem: Mapping[str, Scalar], inputs: Inputs, pointers: Mapping[str, int]) -> Enqueue:
         """Prepare a call of SGEMM, DGEMM, CGEMM, ZGEMM or, for TF32, 16-bit and 8-bit A and B, GemmEx.
 
+        Of a batch, of their strided batched forms.
+
         Args:
             problem: The operator's problem, for the layout and the precision.
-            inputs: Scalars m, n, k, alpha, beta, lda, ldb and ldc, and of complex elements alpha_imag and beta_imag;
-                arrays A, B and C for their element type.
+            inputs: Scalars m, n, k, alpha, beta, lda, ldb and ldc, and of complex elements alpha_imag and beta_imag,
+                and of a batch `STRIDES` and batch; arrays A, B and C for their element type.
             pointers: Device addresses of A, B and C.
 
         Returns:
@@ -175,6 +178,8 @@ class Cublas:
             arguments = (*plain[:8], of, *plain[8:10], of, *plain[10:13], to, plain[13], *how)
         else:
             raise BaselineMissingError(f"the baseline cublas has no gemm of {a} and {b} with a result of {c}")
+        if "batch" in problem:
+            name, arguments = _strided(name, arguments, scalars)
         routine = getattr(self._library, name)
         check: Callable[[str, int], None] = self._check
 
@@ -221,6 +226,21 @@ class Cublas:
             names = self._library.cublasGetStatusName
             names.restype = ctypes.c_char_p
             raise DeviceError(f"{function}: {(names(status) or b'unknown status').decode()}")
+
+
+def _strided(name: str, arguments: tuple[Any, ...], scalars: Mapping[str, Scalar]) -> tuple[str, tuple[Any, ...]]:
+    """Return the routine for a strided batch beside one for a product, and its arguments.
+
+    Behind the leading dimension of each matrix comes the number of elements between its members, and behind all
+    matrices the number of members.
+    """
+    ex = name == "cublasGemmEx"
+    ends = (10, 13, 17) if ex else (9, 11, 14)  # behind lda, ldb and ldc
+    made: list[Any] = list(arguments)
+    for end, stride in reversed(list(zip(ends, STRIDES, strict=True))):
+        made.insert(end, ctypes.c_longlong(int(scalars[stride])))
+    made.insert(ends[-1] + len(STRIDES), ctypes.c_int(int(scalars["batch"])))
+    return ("cublasGemmStridedBatchedEx" if ex else f"{name.removesuffix('_v2')}StridedBatched"), tuple(made)
 
 
 def _factor(real: type[Any], scalars: Mapping[str, Scalar], name: str) -> Any:  # noqa: ANN401 - a pointer

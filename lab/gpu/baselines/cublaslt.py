@@ -92,6 +92,8 @@ class CublasLt:
         Raises:
             BaselineMissingError: cuBLASLt does not compute this problem.
         """
+        if "batch" in problem:
+            raise BaselineMissingError("the baseline cuBLASLt computes no batches")
         of, to = str(problem["dtype"]), str(problem["out_dtype"])
         if problem["layout"] != "tn" or of == "float8_e5m2":
             raise BaselineMissingError(f"cuBLASLt has no product of {of} and {of} with layout {problem['layout']}")

@@ -61,6 +61,19 @@ def test_a_gemm_call_has_cublas_argument_order(cublas):
     assert arguments[1:] == [1, 0, 3, 4, 5, 1.5, 100, 7, 200, 8, 0.5, 300, 9]
 
 
+def test_a_batch_takes_the_strided_batched_form(cublas):
+    problem, inputs = gemm(layout="tn", alpha=1.5, beta=0.5, lda=7, ldb=8, ldc=9, dtype="float64", batch=6)
+    cublas.gemm(problem, inputs, {"A": 100, "B": 200, "C": 300})()
+    name, arguments = cublas._library.calls[-1]
+    assert name == "cublasDgemmStridedBatched"
+    assert arguments[1:] == [1, 0, 3, 4, 5, 1.5, 100, 7, 21, 200, 8, 32, 0.5, 300, 9, 36, 6]
+    problem, inputs = gemm(dtype="float16", batch=2)
+    cublas.gemm(problem, inputs, {"A": 100, "B": 200, "C": 300})()
+    name, arguments = cublas._library.calls[-1]
+    assert name == "cublasGemmStridedBatchedEx"
+    assert arguments[1:] == [0, 0, 3, 4, 5, 1, 100, 2, 3, 15, 200, 2, 5, 20, 0, 300, 2, 3, 12, 2, 68, -1]
+
+
 def test_single_precision_takes_sgemm_in_default_math_on_the_given_stream(cublas):
     cublas.gemm(*gemm(), {"A": 1, "B": 2, "C": 3})()
     names = [name for name, _ in cublas._library.calls]
