@@ -90,20 +90,20 @@ reference(int m, int n, int k, const REAL* A, long long ai, long long ap, const 
 }
 
 // The largest |C - values| / (of_scale x norm of the row x norm of the column + of_value |values| + least) of all numbers,
-// as the bit pattern of a double; infinity where one of the `guard` elements behind C is not as it was left, with all bits
+// as the bit pattern of a double, over the members of a batch, which lie one behind another; infinity where one of the `guard` elements behind C is not as it was left, with all bits
 // set.
 extern "C" __global__ void compare(const REAL* C, const double* values, const double* rows, const double* columns, int m,
-                                   int n, int guard, double of_scale, double of_value, double least,
+                                   int n, int batch, int guard, double of_scale, double of_value, double least,
                                    unsigned long long* worst)
 {
     const double infinity = __longlong_as_double(0x7ff0000000000000ll);
-    const long long count = (long long)m * n, stride = gridDim.x * (long long)blockDim.x;
+    const long long of_member = (long long)m * n, count = of_member * batch, stride = gridDim.x * (long long)blockDim.x;
     unsigned long long most = 0;
     for (long long at = blockIdx.x * (long long)blockDim.x + threadIdx.x; at < (count + guard) * PARTS; at += stride) {
         const long long e = at / PARTS;
         double error;
         if (e < count) {
-            const double bound = of_scale * rows[e % m] * columns[e / m] + of_value * fabs(values[at]) + least;
+            const double bound = of_scale * rows[e / of_member * m + e % m] * columns[e / m] + of_value * fabs(values[at]) + least;
             error = fabs(static_cast<WIDENED>(C[at]) - values[at]) / (bound + 1e-300);
         } else {
             error = untouched(C + at) ? 0.0 : infinity;

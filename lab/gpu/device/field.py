@@ -111,26 +111,29 @@ class CudaField:
         m, n, k, layout, lda, ldb = gemm.m, gemm.n, gemm.k, gemm.layout, gemm.lda, gemm.ldb
         ai, ap = (1, lda) if layout[0] == "n" else (lda, 1)
         bp, bj = (1, ldb) if layout[1] == "n" else (ldb, 1)
-        self._norms = {}
-        for name, count, apart, step in (("A", m, ai, ap), ("B", n, bj, bp)):
-            self._norms[name] = cuda.mem_alloc(8 * count)
-            vectors = (np.int64(apart), np.int64(step), np.int32(k))
-            self._call("norms", count, self._buffers[name], *vectors, self._norms[name])
+        self._norms = {name: cuda.mem_alloc(8 * count * gemm.members) for name, count in (("A", m), ("B", n))}
         shape = tuple(np.int32(extent) for extent in (m, n, k))
-        a = (self._buffers["A"], np.int64(ai), np.int64(ap))
-        b = (self._buffers["B"], np.int64(bp), np.int64(bj))
-        self._call("reference", -(-m // _TILE) * -(-n // _TILE), *shape, *a, *b, self._values)
+        apart = {name: self._item * columns * leading for name, (_, columns, leading) in gemm.shapes.items()}
+        for i in range(gemm.members):  # one behind another
+            at_a, at_b = (np.uintp(int(self._buffers[name]) + i * apart[name]) for name in "AB")
+            for name, at, count, step, along in (("A", at_a, m, ai, ap), ("B", at_b, n, bj, bp)):
+                vectors = (np.int64(step), np.int64(along), np.int32(k))
+                self._call("norms", count, at, *vectors, np.uintp(int(self._norms[name]) + 8 * count * i))
+            a, b = (at_a, np.int64(ai), np.int64(ap)), (at_b, np.int64(bp), np.int64(bj))
+            to = np.uintp(int(self._values) + self._wide.itemsize * m * n * i)
+            self._call("reference", -(-m // _TILE) * -(-n // _TILE), *shape, *a, *b, to)
 
     def check(self, launch: Enqueue) -> float:
         """Fill C and its guard with NaN, launch, and compare with the reference."""
         assert self._problem is not None  # noqa: S101 - `expect` comes first
-        m, n = self._problem.m, self._problem.n
-        cuda.memset_d8_async(self._buffers["C"], _NAN, self._item * (m * n + GUARD), self._stream)
+        m, n, members = self._problem.m, self._problem.n, self._problem.members
+        count = m * n * members
+        cuda.memset_d8_async(self._buffers["C"], _NAN, self._item * (count + GUARD), self._stream)
         launch()
         cuda.memset_d8_async(self._worst, 0, 8, self._stream)
-        blocks = min(_BLOCKS, -(-(m * n + GUARD) // _THREADS))
+        blocks = min(_BLOCKS, -(-(count + GUARD) // _THREADS))
         norms = (self._norms["A"], self._norms["B"])
-        shape = tuple(np.int32(extent) for extent in (m, n, GUARD))
+        shape = tuple(np.int32(extent) for extent in (m, n, members, GUARD))
         bound = map(np.float64, bound_of(self._problem))
         self._call("compare", blocks, self._buffers["C"], self._values, *norms, *shape, *bound, self._worst)
         bits = np.empty(1, np.uint64)

@@ -106,7 +106,7 @@ def test_the_comparison_finds_the_largest_error_and_stray_writes(run, dtype, pla
     if place is not None:
         got[each * place + each - 1] = parts(stored(np.array([value], np.float32), dtype))[0]
     rows, columns, worst = np.full(M, 2.0), np.full(N, 3.0), np.zeros(1, np.uint64)
-    shape = tuple(np.int32(extent) for extent in (M, N, GUARD))
+    shape = tuple(np.int32(extent) for extent in (M, N, 1, GUARD))
     bound = np.float64(1), np.float64(0), np.float64(0)
     run("compare", 4, got, np.ones(each * M * N), rows, columns, *shape, *bound, worst)
     assert worst.view(np.float64)[0] == pytest.approx(largest)
@@ -115,7 +115,7 @@ def test_the_comparison_finds_the_largest_error_and_stray_writes(run, dtype, pla
 def test_errors_are_relative_to_the_norms_the_value_and_the_least(run, dtype):
     each = 2 if dtype.startswith("complex") else 1
     got, worst = parts(stored(np.full(M * N, 1.5, np.float32), dtype)), np.zeros(1, np.uint64)
-    shape = tuple(np.int32(extent) for extent in (M, N, 0))
+    shape = tuple(np.int32(extent) for extent in (M, N, 1, 0))
     expected = np.where(np.arange(each * M * N) % each, 0.0, 1.0)
     bound = np.float64(0.25), np.float64(2), np.float64(0.5)
     run("compare", 4, got, expected, np.full(M, 2.0), np.full(N, 3.0), *shape, *bound, worst)
@@ -144,12 +144,14 @@ class Played:
         product = self.strided(a, m, ai, k, ap) @ self.strided(b, n, bj, k, bp).T
         view(to, np.float64, m * n)[:] = product.ravel(order="F")
 
-    def compare(self, grid, c, values, rows, columns, m, n, guard, *of_bound_and_worst):
+    def compare(self, grid, c, values, rows, columns, m, n, batch, guard, *of_bound_and_worst):
         *_, worst = of_bound_and_worst
-        scale = np.outer(view(columns, np.float64, n), view(rows, np.float64, m)).ravel()
-        error = np.abs(view(c, self.dtype, m * n) - view(values, np.float64, m * n)) / scale
+        lengths = ((columns, n), (rows, m))
+        sides = (view(at, np.float64, batch * length).reshape(batch, length) for at, length in lengths)
+        scale, count = np.concatenate([np.outer(*own).ravel() for own in zip(*sides, strict=True)]), m * n * batch
+        error = np.abs(view(c, self.dtype, count) - view(values, np.float64, count)) / scale
         item = np.dtype(self.dtype).itemsize
-        untouched = (view(int(c) + item * m * n, np.uint8, item * guard) == 0xFF).all()
+        untouched = (view(int(c) + item * count, np.uint8, item * guard) == 0xFF).all()
         largest = np.nan_to_num(error, nan=np.inf).max() if untouched else np.inf
         view(worst, np.float64, 1)[0] = largest
 
@@ -199,6 +201,40 @@ def test_a_right_kernel_has_a_small_error_at_every_size(field, played):
         made.expect(problem(played, *size))
         launch = made.kernel("one", b"cubin", played.gemm, problem(played, *size))
         assert made.check(launch) <= tolerance_of_sums(played.dtype)
+
+
+def test_every_member_of_a_batch_is_compared(field, played, cuda):
+    made, batch = field(), 3
+    of = operator("gemm").problem({"m": 33, "n": 20, "k": 50, "batch": batch, "dtype": played.dtype})
+    made.expect(of)
+    launch = made.kernel("one", b"cubin", played.gemm, of)
+    wrong: list[int] = []
+
+    def members(grid, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
+        item = np.dtype(played.dtype).itemsize
+        for i in range(batch):
+            at_a, at_b, at_c = (int(at) + item * i * each for at, each in ((a, m * k), (b, k * n), (c, m * n)))
+            played.product(grid, m, n, k, alpha, at_a, lda, at_b, ldb, beta, at_c, ldc)
+            if i in wrong:
+                view(at_c, played.dtype, m * n)[-1] += 1
+
+    cuda.kernels["product"] = members
+    assert made.check(launch) <= tolerance_of_sums(played.dtype)
+    for member in range(batch):
+        wrong[:] = [member]
+        assert made.check(launch) > 1e-3
+
+
+def test_the_comparison_takes_each_members_norms(run, dtype):
+    got, worst = parts(stored(np.full(2 * M * N, 1.5, np.float32), dtype)), np.zeros(1, np.uint64)
+    each = 2 if dtype.startswith("complex") else 1
+    got[1::2] = got[1::2] if each == 1 else 0
+    rows, columns = np.repeat([8.0, 2.0], M), np.repeat([1.0, 3.0], N)
+    shape = tuple(np.int32(extent) for extent in (M, N, 2, 0))
+    expected = np.where(np.arange(2 * each * M * N) % each, 0.0, 1.0)
+    expected[: each * M * N] = got[: each * M * N].astype(np.float64) if dtype != "bfloat16" else 1.5
+    run("compare", 4, got, expected, rows, columns, *shape, *map(np.float64, (1, 0, 0)), worst)
+    assert worst.view(np.float64)[0] == pytest.approx(0.5 / 6)
 
 
 def test_wrong_missing_and_stray_results_are_found(field, played, cuda):
