@@ -122,6 +122,7 @@ def check(
     layout.
     """
     from lab.base.elements import ELEMENT_BYTES
+    from lab.base.sizes import AXES
     from lab.gpu.process.find import find_cards
     from lab.gpu.process.localcards import LocalCards
     from lab.gpu.timing.cache import Flush
@@ -129,6 +130,7 @@ def check(
     from lab.hardware.tensormaps import ADDRESS_ALIGNMENT
     from lab.library.archive import stored
     from lab.library.tree import VECTOR
+    from lab.store.tuning_model import ProblemType
     from lab.tuning.check import check as check_on
     from lab.tuning.file.schema import RandomModel
     from lab.tuning.file.sizes import drawn, from_csv
@@ -138,8 +140,11 @@ def check(
     libraries = stored(library)
     multiple = max(VECTOR, ADDRESS_ALIGNMENT // ELEMENT_BYTES[libraries[0].library.dtype])
     box = RandomModel(count=sizes, low=1, high=high, aligned=0.5, multiple=multiple, seed=seed)
-    wanted = drawn(box) if csv is None else ()
-    asked = {one.library.layout: wanted if csv is None else from_csv(csv, one.library.layout) for one in libraries}
+    wanted = drawn(box, AXES) if csv is None else ()
+    asked = {
+        one.library.layout: wanted if csv is None else from_csv(csv, ProblemType(one.library.dtype, one.library.layout))
+        for one in libraries
+    }
     if not any(asked.values()):
         raise UserError("the file has no size of these layouts", found=str(csv), accepted=", ".join(asked))
     cards, reason = find_cards(measure=True)

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.base.errors import UserError
-from lab.base.sizes import Size
+from lab.base.sizes import AXES, Size
 
-AXES = ("m", "n", "k")
 LARGEST = 2**31 - 1
 """The largest dimension: kernels take 32-bit sizes."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from operator import attrgetter
 
-from lab.library.grid import AXES
+from lab.base.sizes import AXES
 from lab.library.tree import SPLIT_AXES, Exact, Logic
 
 _INDENT = "    "

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.base.errors import UserError
-from lab.base.sizes import Size
-from lab.library.grid import AXES, Floats, Grid, Loss, check_size, loss_of
+from lab.base.sizes import AXES, Size
+from lab.library.grid import Floats, Grid, Loss, check_size, loss_of
 
 VECTOR = 4
 """Elements of the widest copies: a kernel may take another path where this does not divide a dimension."""
@@ -219,7 +219,7 @@ def build(
         kernels,
         renumbered(root),
         tuple(Split(s.axis, s.threshold, renumbered(s.below), renumbered(s.rest)) for s in splits),
-        tuple(Exact(*size, number[name]) for size, name in sorted(fastest.items())),
+        tuple(Exact(m, n, k, number[name]) for (m, n, k), name in sorted(fastest.items())),
     )
 
 

@@ -20,19 +20,19 @@ from typing import Annotated, TypeVar
 from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
 from lab.base.errors import StoreError
-from lab.base.sizes import Size
+from lab.base.sizes import AXES, BATCH_AXES, Size
 from lab.store.journal import Journal, JournalFormat
 from lab.store.tuning_model import Cut, CutKind, KernelFacts, ProtocolStep, Timed, TimingStage, TuningFacts
 
 T = TypeVar("T")
 
-SCHEMA = 4
+SCHEMA = 5
 """Raised when what is stored changes its shape; an unknown one is refused, never misread."""
 
-READ_TOO = (1, 2, 3)
+READ_TOO = (1, 2, 3, 4)
 """Older schemas that are read as well: 1 described a cut by a sentence, `rule`, in place of its kind and limits; the
 times of 1 and 2 name no card; up to 3 timing had no pauses, and there was the
-peak of float32 alone."""
+peak of float32 alone; up to 4 there were no batches."""
 
 FILE = "tuning.sqlite"
 
@@ -64,6 +64,9 @@ TuningFacts.__pydantic_config__ = ConfigDict(ser_json_inf_nan="constants")  # ty
 FACTS = TypeAdapter(TuningFacts)
 """A tuning run's facts as JSON, and back; `provenance.json` of a published run holds the same fields."""
 
+_TABLES = {len(AXES): "times", len(BATCH_AXES): "batch_times"}
+"""Tables of times by the number of a size's dimensions."""
+
 _TIMED, _KERNEL = TypeAdapter(Timed), TypeAdapter(KernelFacts)
 STEPS = TypeAdapter(dict[str, tuple[ProtocolStep, ...]])
 CUTS: TypeAdapter[dict[str, tuple[Cut, ...]]] = TypeAdapter(
@@ -84,6 +87,9 @@ class TuningStore(Journal):
             """CREATE TABLE IF NOT EXISTS times
             (stage TEXT NOT NULL, kernel TEXT NOT NULL, m INTEGER NOT NULL, n INTEGER NOT NULL, k INTEGER NOT NULL,
             json TEXT NOT NULL, PRIMARY KEY (stage, kernel, m, n, k)) WITHOUT ROWID""",
+            """CREATE TABLE IF NOT EXISTS batch_times
+            (stage TEXT NOT NULL, kernel TEXT NOT NULL, m INTEGER NOT NULL, n INTEGER NOT NULL, k INTEGER NOT NULL,
+            batch INTEGER NOT NULL, json TEXT NOT NULL, PRIMARY KEY (stage, kernel, m, n, k, batch)) WITHOUT ROWID""",
         ),
         facts="facts",
         schema=SCHEMA,
@@ -92,7 +98,7 @@ class TuningStore(Journal):
 
     def clear(self) -> None:
         """Forget everything: a new run begins."""
-        self._commit(("DELETE FROM facts", [()]), ("DELETE FROM kernels", [()]), ("DELETE FROM times", [()]))
+        self._commit(*((f"DELETE FROM {table}", [()]) for table in ("facts", "kernels", *_TABLES.values())))  # noqa: S608
 
     def write_kernels(self, kernels: Iterable[KernelFacts]) -> None:
         """Remember kernels, replacing what is known of them."""
@@ -102,7 +108,8 @@ class TuningStore(Journal):
     def write_times(self, stage: TimingStage, size: Size, times: Mapping[str, Timed]) -> None:
         """Remember times of kernels, by their ids, at one size; all of them or none."""
         rows = [(stage, kernel, *size, _TIMED.dump_json(timed).decode()) for kernel, timed in times.items()]
-        self._commit(("INSERT OR REPLACE INTO times VALUES (?, ?, ?, ?, ?, ?)", rows))
+        places = ", ".join("?" * (len(size) + 3))
+        self._commit((f"INSERT OR REPLACE INTO {_TABLES[len(size)]} VALUES ({places})", rows))  # noqa: S608
 
     def write_steps(self, steps: Mapping[str, Sequence[ProtocolStep]], cuts: Mapping[str, Sequence[Cut]]) -> None:
         """Store what the steps did and what step 7 left out, each by the problem type's label."""
@@ -150,8 +157,13 @@ class TuningStore(Journal):
             StoreError: one cannot be read.
         """
         found: dict[str, dict[Size, Timed]] = {}
-        for kernel, m, n, k, text in self._select("SELECT kernel, m, n, k, json FROM times WHERE stage=?", stage):
-            found.setdefault(kernel, {})[m, n, k] = self._read(_TIMED, text)
+        for axes in (AXES, BATCH_AXES):
+            table = _TABLES[len(axes)]
+            if not self._select("SELECT name FROM sqlite_master WHERE name=?", table):
+                continue  # a store of an older schema
+            query = f"SELECT kernel, json, {', '.join(axes)} FROM {table} WHERE stage=?"  # noqa: S608 - our own names
+            for kernel, text, *size in self._select(query, stage):
+                found.setdefault(kernel, {})[tuple(size)] = self._read(_TIMED, text)
         return found
 
     def steps(self) -> tuple[Mapping[str, tuple[ProtocolStep, ...]], Mapping[str, tuple[Cut, ...]]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lab.base.expressions import Scalar
-from lab.base.sizes import Size
+from lab.base.sizes import AXES, BATCH_AXES, Size
 from lab.library.grid import Loss
 from lab.measured.cards import CardRecord
 from lab.measured.timing import GpuDescription, Kind, Samples
@@ -56,15 +56,27 @@ class ProblemType:
     Attributes:
         dtype: Element type.
         layout: BLAS letters of A and B.
+        batched: Sizes are those of batches.
     """
 
     dtype: str
     layout: str
+    batched: bool = False
 
     @property
     def label(self) -> str:
-        """Name in tables and folders: ``float32_nt``."""
-        return f"{self.dtype}_{self.layout}"
+        """Name in tables and folders: ``float32_nt``, or ``float32_nt_batched``."""
+        return f"{self.dtype}_{self.layout}{'_batched' if self.batched else ''}"
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Names of the dimensions of a size."""
+        return BATCH_AXES if self.batched else AXES
+
+    @property
+    def least(self) -> Size:
+        """The least size, for what depends on no size."""
+        return (1,) * len(self.axes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lab.base.sizes import Size
+from lab.base.sizes import AXES, Size, extents
 from lab.gpu.process.cards import Cards, Surveyed
 from lab.gpu.timing.cache import Flush
 from lab.gpu.timing.survey import BASELINE, Entrant, Ground, Survey, SurveyPolicy, room
@@ -33,7 +33,7 @@ class TimingTask:
     """Kernels to time at one size.
 
     Attributes:
-        size: m, n, k.
+        size: The size.
         kernels: Kernels of one problem type.
         kept: Ids of kernels that get all samples, however slow the first one is.
     """
@@ -321,7 +321,7 @@ def _timings(surveyed: Surveyed) -> list[ControlTiming]:
 
 def ground_of(of: ProblemType, tasks: Sequence[TimingTask], seed: int) -> Ground:
     """Return buffers that are large enough for every size of the tasks."""
-    sizes = [task.size for task in tasks] or [(1, 1, 1)]
+    sizes = [task.size for task in tasks] or [of.least]
     built = {one.facts.id: one for task in tasks for one in task.kernels if not one.facts.failure}
     scratch = [one for one in built.values() if one.candidate.group.template.declares.workspace]
     workspaces = [
@@ -330,22 +330,33 @@ def ground_of(of: ProblemType, tasks: Sequence[TimingTask], seed: int) -> Ground
         for one in scratch
         if not one.refused(size)
     ]
-    elements = (max(m * k for m, _, k in sizes), max(k * n for _, n, k in sizes), max(m * n for m, n, _ in sizes))
-    return Ground(of.dtype, elements, max(workspaces, default=0), seed)
+    return Ground(of.dtype, elements_of(sizes), max(workspaces, default=0), seed)
+
+
+def elements_of(sizes: Sequence[Size]) -> tuple[int, int, int]:
+    """Return the elements of A, B and C that are enough for every one of some sizes."""
+    each = [(m * k * batch, k * n * batch, m * n * batch) for m, n, k, batch in map(extents, sizes)]
+    a, b, c = (max(counts) for counts in zip(*each, strict=True))
+    return a, b, c
+
+
+def _matrix(size: Size, i: int, j: int) -> tuple[int, int]:
+    """Return the elements of the matrices with two of a size's dimensions, and the sum of all its dimensions."""
+    return size[i] * size[j] * extents(size)[3], sum(size)
 
 
 def _extremes(sizes: Sequence[Size]) -> frozenset[Size]:
     """Return the sizes at which some kernel's workspace may be the largest.
 
-    It is taken to grow with k, with one of the matrices or with both operands, apart from what may depend on which
-    dimensions `_WHOLE` divides, as copies of unaligned operands do.
+    It is taken to grow with k, with one of the matrices or with both operands, and with the batch, apart from what may
+    depend on which dimensions `_WHOLE` divides, as copies of unaligned operands do.
     """
     found: set[Size] = set()
     classes: dict[tuple[bool, ...], list[Size]] = {}
     for size in dict.fromkeys(sizes):
-        classes.setdefault(tuple(dimension % _WHOLE == 0 for dimension in size), []).append(size)
+        classes.setdefault(tuple(dimension % _WHOLE == 0 for dimension in size[: len(AXES)]), []).append(size)
     for own in classes.values():
-        found |= {max(own, key=lambda size: (size[i] * size[j], sum(size))) for i, j in ((0, 1), (0, 2), (1, 2))}
-        found.add(max(own, key=lambda size: (size[2], size[0] * size[1])))
-        found.add(max(own, key=lambda size: size[2] * (size[0] + size[1])))
+        found |= {max(own, key=lambda at: _matrix(at, i, j)) for i, j in ((0, 1), (0, 2), (1, 2))}
+        found.add(max(own, key=lambda at: (at[2] * extents(at)[3], at[0] * at[1])))
+        found.add(max(own, key=lambda at: at[2] * (at[0] + at[1]) * extents(at)[3]))
     return frozenset(found)

@@ -21,6 +21,7 @@ from lab.operators.gemm import GemmProblem
 from lab.store.tuning_model import ProblemType
 from lab.templates.launches import BuiltLaunch, Launches, Residency
 from lab.toolchain.cubin import image
+from lab.tuning.bench import elements_of
 from lab.tuning.product import product
 
 _AHEAD = 8
@@ -116,7 +117,6 @@ def _row(library: Library, one: _Picked, surveyed: Surveyed) -> CheckedSize:
 
 def _ground(of: ProblemType, picked: Sequence[_Picked], seed: int) -> Ground:
     """Return buffers that are large enough for every size."""
-    sizes = [one.size for one in picked]
-    elements = (max(m * k for m, _, k in sizes), max(k * n for _, n, k in sizes), max(m * n for m, n, _ in sizes))
+    elements = elements_of([one.size for one in picked])
     workspace = max(sum(room(buffer) for buffer in one.launches.workspace) for one in picked)
     return Ground(of.dtype, elements, workspace, seed)

@@ -160,7 +160,8 @@ def _measured(context: TuningContext, final: FinalStep, grown: Grown) -> tuple[M
         if own:
             best = min(own, key=lambda name: own[name])
             beside = context.ledger.of(TimingStage.FINAL, baseline_id(final.type.label), size)
-            found.append(MeasuredSize(*size, number[best], own[best], beside.ms if beside else None))
+            m, n, k = size
+            found.append(MeasuredSize(m, n, k, number[best], own[best], beside.ms if beside else None))
     return tuple(found)
 
 

@@ -9,7 +9,6 @@ from functools import cached_property
 
 from lab.base.elements import ELEMENT_BYTES, arithmetic_of
 from lab.base.executor import Executor
-from lab.base.expressions import Scalar
 from lab.base.sizes import Size
 from lab.experiment.identity import fingerprint
 from lab.experiment.variants import SOURCE_NAME, short_hash
@@ -153,7 +152,7 @@ class Workshop:
         return {name: self.known[identity] for name, identity in names.items()}
 
     def _request(self, one: Candidate) -> tuple[CompileRequest, str]:
-        problem = product(one.group.type, (1, 1, 1))
+        problem = product(one.group.type, one.group.type.least)
         instance = Instance(one.group.template, one.parameters, problem)
         source, included = gather(instance.source, instance.template.roots)
         request = CompileRequest(source, SOURCE_NAME, self.arch, (), tuple(included.items()))
@@ -182,7 +181,8 @@ class Workshop:
             parameters=dict(one.parameters),
             arch=self.arch,
         )
-        words: dict[str, Scalar] = {"dtype": group.type.dtype, "layout": group.type.layout}
+        problem = product(group.type, group.type.least)
+        words = {key: value for key, value in problem.items() if isinstance(value, str)}
         names = Instance(group.template, one.parameters, words).names
         if isinstance(outcome, BuildFailure):
             return Kernel(one, replace(facts, failure=outcome.reason), b"", names, {})
@@ -225,5 +225,6 @@ def _instance(one: Candidate, size: Size) -> Instance:
 
 def _probes(one: Candidate) -> tuple[Launch, ...]:
     """Return everything that is launched at the sizes of `_PROBES` that the kernel computes, in their order."""
-    instances = [_instance(one, size) for size in _PROBES]
+    of = one.group.type
+    instances = [_instance(one, (*size, *of.least[len(size) :])) for size in _PROBES]
     return tuple(step for instance in instances if instance.unmet() is None for step in instance.launches.steps)

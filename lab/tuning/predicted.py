@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lab.base.elements import ELEMENT_BYTES, arithmetic_of, operations
-from lab.base.sizes import Size
+from lab.base.sizes import Size, extents
 from lab.base.warp import SECTOR_BYTES, WARP_SIZE
 from lab.hardware.gpus import Gpu
 from lab.hardware.occupancy import ResourceUse, occupancy
@@ -105,15 +105,15 @@ def product_ms(
         gpu: The GPU that it would run on.
         loop: Its main loop.
         launch: Its geometry at the size.
-        size: m, n, k.
+        size: The size.
         tile: Rows and columns of C that a block computes.
         prefetch: The next tile is read while the present one is used.
         adds: Results are added to C, each by a read and a write in L2.
     """
-    m, n, k = size
+    m, n, k, batch = extents(size)
     machine = gpu.latencies
     clock = gpu.clock_mhz * 1e6
-    tiles, threads = math.ceil(m / tile[0]) * math.ceil(n / tile[1]), math.prod(launch.block)
+    tiles, threads = math.ceil(m / tile[0]) * math.ceil(n / tile[1]) * batch, math.prod(launch.block)
     blocks = max(math.prod(launch.grid), tiles)  # a block that stays for several tiles counts as one for each
     depth = math.ceil(k / max(1, round(blocks / tiles)))
     work = float(loop.operations) * tile[0] * tile[1] * depth
@@ -137,8 +137,8 @@ def pass_ms(gpu: Gpu, launch: Launch, size: Size, element_bytes: int) -> float:
 
 def _dram_s(gpu: Gpu, launch: Launch, size: Size, element_bytes: int) -> float:
     """Seconds that a launch's least traffic takes through DRAM; 0 where the bandwidth is not known."""
-    m, n, k = size
-    moved = launch.bytes_moved if launch.bytes_moved is not None else element_bytes * (m * k + k * n + m * n)
+    m, n, k, batch = extents(size)
+    moved = launch.bytes_moved if launch.bytes_moved is not None else element_bytes * (m * k + k * n + m * n) * batch
     return moved / (gpu.dram_gb_s * 1e9) if gpu.dram_gb_s else 0.0
 
 
@@ -146,5 +146,6 @@ def tile_of(names: Mapping[str, object], size: Size, blocks: int) -> tuple[int, 
     """Return rows and columns of C that a block computes: by the template's names for them, else the fitting square."""
     if found := block_tile(names):
         return found
-    side = max(1, math.isqrt(size[0] * size[1] // max(1, blocks)))
+    m, n, _, batch = extents(size)
+    side = max(1, math.isqrt(m * n * batch // max(1, blocks)))
     return side, side

@@ -8,6 +8,8 @@ from lab.store.tuning_model import ProblemType
 
 
 def product(of: ProblemType, size: Size) -> GemmProblem:
-    """Return the operator's problem at a size, with the least leading dimensions; α is 1 and β is 0."""
-    m, n, k = size
-    return GemmProblem.of({"m": m, "n": n, "k": k, "dtype": of.dtype, "layout": of.layout})
+    """Return the operator's problem at a size, with the least leading dimensions; α is 1 and β is 0.
+
+    The members of a batch lie one behind another.
+    """
+    return GemmProblem.of({**dict(zip(of.axes, size, strict=True)), "dtype": of.dtype, "layout": of.layout})

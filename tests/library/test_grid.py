@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lab.base.errors import UserError
+from lab.base.sizes import Size
 from lab.library.grid import Grid, best_single, check_size, loss_of
 
 GRID = Grid.of({(1, 1, 1): {"a": 1.0, "b": 2.0}, (2, 1, 1): {"a": 3.0, "b": 2.0}})
@@ -57,7 +58,7 @@ def test_the_best_single_kernel_was_measured_at_as_many_sizes_as_any() -> None:
         {(0, 1, 1): {"a": 1.0}},
     ],
 )
-def test_a_wrong_grid_is_refused(times: dict[tuple[int, int, int], dict[str, float]]) -> None:
+def test_a_wrong_grid_is_refused(times: dict[Size, dict[str, float]]) -> None:
     with pytest.raises(UserError):
         Grid.of(times)
 

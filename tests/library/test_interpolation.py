@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from library_support import TILES, invented_grid, invented_ms
 
 from lab.base.expressions import Scalar
+from lab.base.sizes import Size
 from lab.library import interpolation, specialise
 from lab.library.arrays import blocks
 from lab.library.grid import Grid
@@ -462,7 +463,7 @@ def test_clusters_are_tried_on_fewer_sms():
 def test_between_random_sizes_a_kernel_that_was_timed_far_away_alone_is_not_picked():
     rng = np.random.default_rng(8)
     drawn = np.exp(rng.uniform(np.log(8), np.log(8192), (200, 3))).astype(int)
-    times = {}
+    times: dict[Size, dict[str, float]] = {}
     for m, n, k in drawn.tolist():
         times[m, n, k] = {name: invented_ms(tile, (m, n, k)) for name, tile in NAMES.items()}
         if min(m, n) < 512:

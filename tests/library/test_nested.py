@@ -86,7 +86,7 @@ def chain(count: int) -> Library:
     """A tree as deep as it has splits: of each split the other side is a leaf."""
     splits = [Split(i % 3, 10 * (count - i), i + 1, ~(i % 4)) for i in range(count - 1)]
     logic = Logic(tuple(f"k{i}" for i in range(4)), 0, (*splits, Split(0, 3, ~1, ~2)))
-    times = {(1, 1, 1): dict.fromkeys(logic.kernels, 1.0)}
+    times: dict[Size, dict[str, float]] = {(1, 1, 1): dict.fromkeys(logic.kernels, 1.0)}
     return invented_library(logic, Grid.of(times))
 
 

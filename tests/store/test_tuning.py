@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import json
 import lzma
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from planted_tuning import GPU, LABEL, SIZES, facts, plant
 from lab.base.errors import StoreError
 from lab.measured.timing import Kind, Samples
 from lab.store.journal import connect
-from lab.store.tuning import FACTS, SCHEMA, TuningStore, _with_kind
+from lab.store.tuning import FACTS, FILE, SCHEMA, TuningStore, _with_kind
 from lab.store.tuning_model import Cut, CutKind, KernelFacts, ProtocolStep, StepRow, Timed, TimingStage
 
 
@@ -51,6 +52,8 @@ def test_the_facts_of_committed_runs_are_read(folder: Path) -> None:
     again = json.loads(FACTS.dump_json(found))
     for part in ("timing", "gpu"):  # older ones have no pause, and no clusters
         again[part] = {name: again[part][name] for name in raw[part]}
+    for label, kind in raw["types"].items():  # older ones have no batches
+        again["types"][label] = {name: again["types"][label][name] for name in kind}
     assert {name: again[name] for name in raw if name in again} == {name: raw[name] for name in raw if name in again}
     assert set(raw) <= set(again)
 
@@ -142,3 +145,24 @@ def test_a_folder_without_facts_holds_no_run(tmp_path: Path) -> None:
             store.facts()
         store.write_facts(facts(None))
         assert store.facts() == facts(None)
+
+
+def test_times_of_batches_stand_beside_those_of_products(tmp_path: Path) -> None:
+    timed = Timed(Samples((1.0,)), Kind.MEASURED)
+    with TuningStore(tmp_path / "run", create=True) as store:
+        for size in ((1, 2, 3), (1, 2, 3, 4), (1, 2, 3, 5)):
+            store.write_times(TimingStage.FINAL, size, {"a": timed})
+    with TuningStore(tmp_path / "run") as store:
+        assert set(store.times(TimingStage.FINAL)["a"]) == {(1, 2, 3), (1, 2, 3, 4), (1, 2, 3, 5)}
+    with TuningStore(tmp_path / "run", create=True) as store:
+        store.clear()
+        assert store.times(TimingStage.FINAL) == {}
+
+
+def test_a_store_of_schema_4_has_no_batches(tmp_path: Path) -> None:
+    with TuningStore(tmp_path / "run", create=True) as store:
+        store.write_times(TimingStage.FINAL, (1, 2, 3), {"a": Timed(Samples((1.0,)), Kind.MEASURED)})
+    with contextlib.closing(sqlite3.connect(tmp_path / "run" / FILE)) as database, database:
+        database.executescript("DROP TABLE batch_times; PRAGMA user_version=4")
+    with TuningStore(tmp_path / "run") as store:
+        assert set(store.times(TimingStage.FINAL)["a"]) == {(1, 2, 3)}

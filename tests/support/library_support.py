@@ -30,7 +30,7 @@ def invented_ms(tile: tuple[int, int], size: Size) -> float:
 
 def invented_grid(along: tuple[int, ...], depths: tuple[int, ...] = (64, 3104)) -> Grid:
     """All tiles at all sizes."""
-    times = {}
+    times: dict[Size, dict[str, float]] = {}
     for m in along:
         for n in along:
             for k in depths:

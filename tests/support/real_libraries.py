@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lab.base.sizes import Size
 from lab.library.emit import write
 from lab.library.grid import Grid
 from lab.library.package import Library, TimesKind
@@ -49,7 +50,7 @@ SIZES = [(1, 1, 1), (31, 67, 129), (64, 64, 64), (257, 130, 1000), (512, 36, 409
 FACTORS = [(1.0, 0.0), (-1.5, 0.5), (0.0, 2.0)]
 
 
-def write_library(layout: str, arch: str, folder: Path) -> tuple[tuple[int, int, int], ...]:
+def write_library(layout: str, arch: str, folder: Path) -> tuple[Size, ...]:
     """Compile a library in which every kernel is the pick of some sizes; return these."""
     names = list(kernels_for(arch))
     problem = product(ProblemType("float32", layout), (1, 1, 1))

@@ -225,3 +225,8 @@ def test_a_kernel_is_not_timed_at_sizes_that_it_does_not_compute(ledger: Ledger,
         taken = ledger.of(stage, choosy.facts.id, SIZE)
         assert taken is not None
         assert taken.failure == ""
+
+
+def test_the_ground_holds_whole_batches() -> None:
+    task = TimingTask((2, 3, 5, 7), ())
+    assert ground_of(ProblemType("float32", "nn", batched=True), [task], 0).elements == (70, 105, 42)

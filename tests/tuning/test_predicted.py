@@ -73,3 +73,13 @@ def test_the_tile_is_named_by_the_template_or_follows_from_the_grid():
     assert tile_of({"macro_tile_0": 64, "macro_tile_1": 32}, (1, 1, 1), 1) == (64, 32)
     assert tile_of({"block_m": 256, "block_n": 128}, (1, 1, 1), 1) == (256, 128)
     assert tile_of({}, (1024, 1024, 8), 256) == (64, 64)
+
+
+def test_a_batch_has_the_work_of_its_members():
+    one = launch(128 * 12, 128 * 11, 1)
+    whole = launch(128 * 12, 128 * 11 * 8, 1)
+    batch = product_ms(H200, LOOP, whole, (128 * 12, 128 * 11, 512, 8), TILE, prefetch=True, adds=False)
+    single = product_ms(H200, LOOP, one, (128 * 12, 128 * 11, 512), TILE, prefetch=True, adds=False)
+    wide = product_ms(H200, LOOP, whole, (128 * 12, 128 * 11 * 8, 512), TILE, prefetch=True, adds=False)
+    assert batch > 4 * (single - OVERHEAD_MS)
+    assert batch == pytest.approx(wide)

@@ -6,6 +6,7 @@ from typing import Any
 
 import altair as typed  # noqa: ICN001 - `alt` is its untyped name, below
 
+from lab.base.sizes import AXES
 from lab.measured.timing import Kind
 from lab.report.charts import style
 from lab.report.charts.vega import PageChart as Chart
@@ -94,8 +95,9 @@ def _sorted(one: RatioChart, kind: Kind) -> Chart:
         }
         for point in one.points
     ]
+    batches = any(len(point.winner.size) > len(AXES) for point in one.points)
     tooltip = [
-        alt.Tooltip(field="size", type="nominal", title="M x N x K"),
+        alt.Tooltip(field="size", type="nominal", title=f"M x N x K{' x batch' if batches else ''}"),
         alt.Tooltip(field="kernel", type="nominal", title="fastest kernel"),
         alt.Tooltip(field="ratio", type="quantitative", title=f"over {one.against}", format=".3f"),
         alt.Tooltip(field="tflops", type="quantitative", title="TFLOP/s", format=".3f"),

@@ -31,7 +31,7 @@ class SizeWinner:
     """The fastest kernel of one size.
 
     Attributes:
-        size: m, n, k.
+        size: The size.
         kernel: Its name.
         timed: Its time.
         entrants: Kernels that have a time at this size.
@@ -96,12 +96,14 @@ class Map:
         ms: Values of M, ascending.
         ns: Values of N.
         cells: Winners by (m, n).
+        batch: Products of a size; None where sizes are of one product.
     """
 
     k: int
     ms: tuple[int, ...]
     ns: tuple[int, ...]
     cells: Mapping[tuple[int, int], SizeWinner]
+    batch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,13 +288,13 @@ def _champions(winners: Sequence[SizeWinner], kernels: Sequence[KernelFacts]) ->
 
 def _maps(winners: Sequence[SizeWinner]) -> tuple[Map, ...]:
     found = []
-    for k in dict.fromkeys(winner.size[2] for winner in winners):
-        cells = {(w.size[0], w.size[1]): w for w in winners if w.size[2] == k}
+    for rest in dict.fromkeys(winner.size[2:] for winner in winners):
+        cells = {(w.size[0], w.size[1]): w for w in winners if w.size[2:] == rest}
         ms, ns = (tuple(sorted({cell[i] for cell in cells})) for i in (0, 1))
         # a stray exact size at the same k must not stretch the map
         ms = tuple(m for m in ms if sum((m, n) in cells for n in ns) >= len(ns) / 2)
         ns = tuple(n for n in ns if sum((m, n) in cells for m in ms) >= len(ms) / 2)
         if len(ms) >= LEAST_SIDE and len(ns) >= LEAST_SIDE:
             inside = {(m, n): w for (m, n), w in cells.items() if m in ms and n in ns}
-            found.append(Map(k, ms, ns, inside))
+            found.append(Map(rest[0], ms, ns, inside, *rest[1:]))
     return tuple(found)

@@ -78,6 +78,7 @@ def page(analysis: TuningAnalysis, charts: TuningCharts, pngs: Sequence[str]) ->
             ends={one.label: ends(one) for one in analysis.types},
             tables={one.label: [(step, columns(step), shown(step)) for step in one.steps] for one in analysis.types},
             gains=gains(analysis),
+            batches=any(kind.batched for kind in analysis.facts.types.values()),
             most_gains=MOST_GAINS,
             pngs=pngs,
             **own_code("tuning/tuning.js"),

@@ -63,6 +63,7 @@ class MapChart:
     Attributes:
         type: The problem type's label.
         k: K.
+        batch: Products of a size; None where sizes are of one product.
         ms: Values of M, ascending.
         ns: Values of N, ascending.
         cells: By M, then by N; a size without a time has none.
@@ -81,22 +82,28 @@ class MapChart:
     colours: Mapping[str, str]
     over_single: bool
     over_cublas: bool
+    batch: int | None = None
 
     def id(self, subject: MapSubject) -> str:
         """The chart's id on the page."""
-        return f"{subject}-{self.type}-{self.k}"
+        return f"{subject}-{self.type}-{self.k}{'' if self.batch is None else f'-{self.batch}'}"
 
     def file(self, subject: MapSubject) -> str:
         """The picture's file name."""
-        return f"{subject}_{self.type}_{self.k}.png"
+        return f"{subject}_{self.type}_{self.k}{'' if self.batch is None else f'_{self.batch}'}.png"
 
     def label(self, subject: MapSubject) -> str:
         """What the chart shows, for readers who cannot see it."""
-        return f"{_LABELS[subject]}, {self.type}, K = {self.k}"
+        return f"{_LABELS[subject]}, {self.type}, {self.rest}"
 
     def title(self, subject: MapSubject) -> str:
         """What the picture shows."""
-        return f"{_TITLES[subject]}, {self.type}, K = {self.k}"
+        return f"{_TITLES[subject]}, {self.type}, {self.rest}"
+
+    @property
+    def rest(self) -> str:
+        """The dimensions that all sizes of the map share."""
+        return f"K = {self.k}{'' if self.batch is None else f', batch = {self.batch}'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +205,7 @@ def _map(one: TypeReport, grid: Map) -> MapChart:
         colours={**known, OTHERS: OTHERS_COLOUR},
         over_single=bool(one.single),
         over_cublas=any(winner.over_cublas for winner in grid.cells.values()),
+        batch=grid.batch,
     )
 
 

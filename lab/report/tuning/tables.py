@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
+from lab.base.sizes import AXES, extents
 from lab.measured.timing import Kind
 from lab.report.tuning.data import SizeWinner, TuningAnalysis
 from lab.store.tuning_model import KernelFacts
@@ -21,6 +22,7 @@ class WinnerLine:
         m: Rows of C.
         n: Columns of C.
         k: Length of the products that are summed.
+        batch: Number of products; empty where the size is of one product.
         kernel: Name of the fastest kernel.
         kind: What its time is.
         ms: Its median time in ms.
@@ -38,6 +40,7 @@ class WinnerLine:
     m: int
     n: int
     k: int
+    batch: int | None
     kernel: str
     kind: Kind
     ms: float
@@ -114,13 +117,14 @@ def winner_lines(analysis: TuningAnalysis) -> tuple[WinnerLine, ...]:
 
 
 def _winner(label: str, winner: SizeWinner) -> WinnerLine:
-    m, n, k = winner.size
+    m, n, k, batch = extents(winner.size)
     timed = winner.timed
     return WinnerLine(
         type=label,
         m=m,
         n=n,
         k=k,
+        batch=batch if len(winner.size) > len(AXES) else None,
         kernel=winner.kernel,
         kind=timed.kind,
         ms=winner.ms,

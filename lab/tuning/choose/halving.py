@@ -18,9 +18,9 @@ Ms = Mapping[str, Mapping[Size, float]]
 def coarse(sizes: Sizes, every: int, most_gflop: float = 0.0) -> tuple[Size, ...]:
     """Choose the sizes at which all kernels run.
 
-    Among sizes of grids, those whose m, n and k are each an every-th value of their dimension, or its last. Among
+    Among sizes of grids, those of which each number is an every-th value of its dimension, or its last. Among
     random and exact sizes, which may lie anywhere, one in `every`, each as far as possible from those chosen before it
-    in the logarithms of m, n and k.
+    in the logarithms of the dimensions.
 
     Args:
         sizes: All sizes of step 7.
@@ -28,7 +28,7 @@ def coarse(sizes: Sizes, every: int, most_gflop: float = 0.0) -> tuple[Size, ...
         most_gflop: Sizes of more than this many 10^9 operations are left out unless no other is left; 0 sets no limit.
     """
     grids = [size for size in sizes.ranges if size not in sizes.scattered]
-    axes = [sorted({size[axis] for size in grids}) for axis in range(3)]
+    axes = [sorted(set(values)) for values in zip(*grids, strict=True)]
     picked = [{*values[::every], *values[-1:]} for values in axes]
     of_grids = [size for size in grids if all(x in own for x, own in zip(size, picked, strict=True))]
     anywhere = [size for size in sizes.ranges if size in sizes.scattered], sizes.exact
@@ -58,7 +58,7 @@ def survivors(size: Size, known: Ms, at: Sequence[Size], *, nearest: int, keep: 
         size: The size.
         known: Times at coarse sizes.
         at: The coarse sizes.
-        nearest: How many coarse sizes count: those nearest in the logarithms of m, n and k that have a time.
+        nearest: How many coarse sizes count: those nearest in the logarithms of the dimensions that have a time.
         keep: A kernel is good that is at most this share slower than the fastest at the coarse size.
     """
     distance = ((_logarithms(at) - _logarithms([size])[0]) ** 2).sum(axis=1)
@@ -94,19 +94,20 @@ def between(sizes: Iterable[Size], count: int, seed: int) -> tuple[Size, ...]:
         seed: Seed of the draw.
     """
     known = set(sizes)
-    low, high = (np.array([f(size[axis] for size in known) for axis in range(3)], dtype=float) for f in (min, max))
+    along = np.array(sorted(known), dtype=float)
+    low, high = along.min(axis=0), along.max(axis=0)
     rng = np.random.default_rng(seed)
     found: dict[Size, None] = {}
     for _ in range(100 * count):
         drawn = np.exp(rng.uniform(np.log(low), np.log(high + 1)))
-        m, n, k = (int(x) for x in np.clip(drawn, low, high))
-        if (m, n, k) not in known:
-            found[m, n, k] = None
+        size = tuple(int(x) for x in np.clip(drawn, low, high))
+        if size not in known:
+            found[size] = None
         if len(found) == count:
             break
     return tuple(found)
 
 
 def _logarithms(sizes: Sequence[Size]) -> NDArray[np.float64]:
-    """Binary logarithms: sizes x 3 (m, n, k)."""
-    return np.log2(np.array(sizes, dtype=np.float64).reshape(-1, 3))
+    """Binary logarithms: sizes x dimensions."""
+    return np.log2(np.array(sizes, dtype=np.float64))

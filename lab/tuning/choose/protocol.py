@@ -106,7 +106,7 @@ def candidate(group: Group, given: names.Given) -> Candidate | str:
     parameters = names.completed(group.template, given)
     if isinstance(parameters, str):
         return parameters
-    problem = product(group.type, (1, 1, 1))
+    problem = product(group.type, group.type.least)
     words = {key: value for key, value in problem.items() if isinstance(value, str)}
     known = Instance(group.template, parameters, words).names
     for text, at in group.constraints:
@@ -183,7 +183,7 @@ def _join(walk: _Walk, forks: list[Candidate]) -> list[Candidate]:
         return forks
     made = []
     for one in forks:
-        known = Instance(walk.group.template, one.parameters, product(walk.group.type, (1, 1, 1))).names
+        known = Instance(walk.group.template, one.parameters, product(walk.group.type, walk.group.type.least)).names
         values = {name: names.joined(name, known) or "" for name in step.by}
         made.append((one, Option({}, values), " ".join(values.values())))
     rows = _timed(walk, made, step.sizes.all)

@@ -30,6 +30,11 @@ from lab.tuning.file.sizes import Sizes, read
 from lab.tuning.product import product
 
 _MOST_COMBINATIONS = 200_000
+_BATCHES = "gemm/tensile.cu.j2"
+"""A template that computes batches, for messages."""
+_BATCH_INDICES: dict[int, tuple[int, ...]] = {2: (), 3: (2,)}
+"""Batch indices by the number of C's indices."""
+
 _PRECISIONS = {"S": "float32", "H": "float16", "B": "bfloat16", "D": "float64", "C": "complex64", "Z": "complex128"}
 
 
@@ -184,6 +189,14 @@ def from_text(text: str, file: Path) -> Tuning:
             found=sorted(precisions),
             accepted="groups of one precision, or no library",
         )
+    if raw.library is not None and any(group.type.batched for group in groups):
+        raise UserError(
+            "a library computes no batches yet",
+            at=document.at("library"),
+            key="library",
+            found="groups with NumIndicesC 3",
+            accepted="no library; the page and winners.csv show the fastest kernel of each batch",
+        )
     return Tuning(
         name=file.name.split(".")[0] or "tuning",
         file=file,
@@ -202,41 +215,43 @@ def from_text(text: str, file: Path) -> Tuning:
 
 
 def problem_type(model: ProblemModel, document: Document, place: Key) -> ProblemType:
-    """Translate Tensile's index assignments to the layout of a matrix product.
+    """Translate Tensile's index assignments to the layout of a matrix product, or of a batch of them.
 
-    C's indices are 0 (rows) and 1 (columns), 2 is summed over; the first index of a matrix is the contiguous one.
+    C's indices are 0 (rows) and 1 (columns), and of a batch 2; the index behind them is summed over. The first index of
+    a matrix is the contiguous one, and that of the batch is the last.
 
     Raises:
-        UserError: the indices are those of a batch, or of no product of two matrices.
+        UserError: the indices are those of no product of two matrices, and of no batch.
     """
-    if model.NumIndicesC != 2 or len(model.IndexAssignmentsA) > 2 or len(model.IndexAssignmentsB) > 2:  # noqa: PLR2004
+    if model.NumIndicesC not in _BATCH_INDICES:
         raise UserError(
-            "only products of two matrices without batch indices can be tuned",
+            "only products of two matrices and batches of them can be tuned",
             at=document.at(*place, "NumIndicesC"),
             key=yamlfile.dotted((*place, "NumIndicesC")),
             found=f"NumIndicesC {model.NumIndicesC}, A {model.IndexAssignmentsA}, B {model.IndexAssignmentsB}",
-            accepted="NumIndicesC: 2, and two indices for each of A and B; an experiment of `lab run` with "
+            accepted="NumIndicesC: 2, or NumIndicesC: 3 for a batch; an experiment of `lab run` with "
             "operator: contraction takes all indices",
         )
+    batch, summed = _BATCH_INDICES[model.NumIndicesC], model.NumIndicesC
     letters = ""
     for side, given, layouts in (
-        ("A", model.IndexAssignmentsA, {(0, 2): "n", (2, 0): "t"}),
-        ("B", model.IndexAssignmentsB, {(2, 1): "n", (1, 2): "t"}),
+        ("A", model.IndexAssignmentsA, {(0, summed, *batch): "n", (summed, 0, *batch): "t"}),
+        ("B", model.IndexAssignmentsB, {(summed, 1, *batch): "n", (1, summed, *batch): "t"}),
     ):
         key = f"IndexAssignments{side}"
-        letter = layouts.get((given[0], given[-1]))
+        letter = layouts.get(tuple(given))
         if letter is None:
             accepted = " or ".join(f"{list(indices)} ({letter})" for indices, letter in layouts.items())
             at = document.at(*place, key)
             raise UserError(
-                f"these are not the indices of {side} in a matrix product",
+                f"these are not the indices of {side} in a {'batch of products' if batch else 'matrix product'}",
                 at=at,
-                key=key,
+                key=yamlfile.dotted((*place, key)),
                 found=given,
                 accepted=accepted,
             )
         letters += letter
-    return ProblemType(_PRECISIONS[model.Precision], letters)
+    return ProblemType(_PRECISIONS[model.Precision], letters, batched=bool(batch))
 
 
 def _group(i: int, raw: TuningFile, document: Document) -> Group:
@@ -249,15 +264,16 @@ def _group(i: int, raw: TuningFile, document: Document) -> Group:
     )
     where: Key = (*place, "problem") if model.problem else ("problem",)
     kind = problem_type(model.problem or raw.problem, document, where)
-    refused = template.unsupported(product(kind, (1, 1, 1)))
+    refused = template.unsupported(product(kind, kind.least))
     if template.declares.operator != "gemm" or refused:
         accepted = f"a template of the operator gemm that supports {kind.dtype} and layout {kind.layout}"
+        accepted += f", and batches, as {_BATCHES} does" if kind.batched else ""
         at, key = document.at(*place, "template"), yamlfile.dotted((*place, "template"))
         raise UserError(
             "the template does not compute this problem", at=at, key=key, found=model.template, accepted=accepted
         )
     reader = _Reader(model, template, kind, document, place)
-    final = read(model.BenchmarkFinalParameters, kind.layout, document, (*place, "BenchmarkFinalParameters"))
+    final = read(model.BenchmarkFinalParameters, kind, document, (*place, "BenchmarkFinalParameters"))
     if not final.all:
         at = document.at(*place, "BenchmarkFinalParameters")
         accepted = f"at least one size of layout {kind.layout}"
@@ -337,7 +353,7 @@ class _Reader:
         model = self.model.JoinParameters
         if model is None:
             return None
-        known = Instance(self.template, self.template.completed({}), product(self.type, (1, 1, 1))).names
+        known = Instance(self.template, self.template.completed({}), product(self.type, self.type.least)).names
         for i, name in enumerate(model.parameters):
             if names.joined(name, known) is None:
                 path = (*self.place, "JoinParameters", "parameters", i)
@@ -356,7 +372,7 @@ class _Reader:
         """Read a step's own sizes, or the group's."""
         path = (*self.place, "benchmark") if default else (*self.place, step, "sizes")
         models = self.model.benchmark if default else getattr(self.model, step).sizes
-        found = read(models, self.type.layout, self.document, path)
+        found = read(models, self.type, self.document, path)
         if not found.all:
             at, key = self.document.at(*self.place, step), yamlfile.dotted((*self.place, step))
             accepted = "`sizes` in the step or `benchmark` in the group, with at least one size of this layout"
@@ -365,7 +381,7 @@ class _Reader:
 
     def constraints(self) -> tuple[tuple[str, Location], ...]:
         """Read the group's constraints, and check the names in them."""
-        known = Instance(self.template, self.template.completed({}), product(self.type, (1, 1, 1))).names
+        known = Instance(self.template, self.template.completed({}), product(self.type, self.type.least)).names
         found = []
         for i, text in enumerate(self.model.constraints):
             path = (*self.place, "constraints", i)

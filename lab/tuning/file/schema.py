@@ -14,7 +14,7 @@ SizeRange = int | list[int]
 """A size, or a range of sizes; `lab.tuning.file.sizes.along` reads it."""
 
 Choices = Annotated[Any, Field(description="List of values to try; for WorkGroup and ThreadTile a list of lists")]
-Three = Annotated[list[SizeRange], Field(min_length=3, max_length=3)]
+Dimensions = Annotated[list[SizeRange], Field(min_length=3, max_length=4)]
 
 
 class ProblemModel(Strict):
@@ -25,23 +25,25 @@ class ProblemModel(Strict):
         description="S: float32, D: float64, H: float16, B: bfloat16, C: complex64, Z: complex128",
     )
     IndexAssignmentsA: list[int] = Field(
-        default_factory=lambda: [0, 2], description="[0, 2]: A is m x k; [2, 0]: k x m"
+        default_factory=lambda: [0, 2],
+        description="[0, 2]: A is m x k; [2, 0]: k x m. With a batch [0, 3, 2] and [3, 0, 2]",
     )
     IndexAssignmentsB: list[int] = Field(
-        default_factory=lambda: [2, 1], description="[2, 1]: B is k x n; [1, 2]: n x k"
+        default_factory=lambda: [2, 1],
+        description="[2, 1]: B is k x n; [1, 2]: n x k. With a batch [3, 1, 2] and [1, 3, 2]",
     )
-    NumIndicesC: int = Field(2, description="2: more indices of C would be batches, which are not tuned")
+    NumIndicesC: int = Field(2, description="2: one product; 3: a batch of them, index 2 of C, in one launch")
 
 
 class RandomModel(Strict):
     """Random sizes, each dimension evenly over its logarithm, which stand for all sizes of their box."""
 
     count: int = Field(ge=1, le=100_000, description="How many")
-    low: int | Annotated[list[int], Field(min_length=3, max_length=3)] = Field(
-        1, description="Least size: of every dimension, or [m, n, k]"
+    low: int | Annotated[list[int], Field(min_length=3, max_length=4)] = Field(
+        1, description="Least size: of every dimension, or [m, n, k]; of batches [m, n, batch, k]"
     )
-    high: int | Annotated[list[int], Field(min_length=3, max_length=3)] = Field(
-        description="Largest size: of every dimension, or [m, n, k]"
+    high: int | Annotated[list[int], Field(min_length=3, max_length=4)] = Field(
+        description="Largest size: of every dimension, or [m, n, k]; of batches [m, n, batch, k]"
     )
     aligned: float = Field(
         0.5, ge=0, le=1, description="Chance of a dimension to be rounded to a multiple, which vectors need"
@@ -53,15 +55,22 @@ class RandomModel(Strict):
 
 
 class SizesModel(Strict):
-    """Sizes m, n, k, given by one of four keys."""
+    """Sizes, given by one of four keys: m, n, k; of batches, in the order of the indices, m, n, batch, k."""
 
-    exact: Three | None = Field(None, description="[m, n, k]: one size, for which the library picks its fastest kernel")
-    range: Three | None = Field(
-        None, description="[m, n, k], each a number, [start, stride, stop] or [start, stride, increment, stop]"
+    exact: Dimensions | None = Field(
+        None,
+        description="[m, n, k] or [m, n, batch, k]: one size, for which the library picks its fastest kernel",
+    )
+    range: Dimensions | None = Field(
+        None,
+        description="[m, n, k] or [m, n, batch, k], each a number, [start, stride, stop] or "
+        "[start, stride, increment, stop]",
     )
     random: RandomModel | None = Field(None, description="Random sizes, which stand for those between them")
     csv: NonEmpty | None = Field(
-        None, description="File of exact sizes, relative to this one, with the columns m, n, k, a_t, b_t"
+        None,
+        description="File of exact sizes, relative to this one, with the columns m, n, k, a_t, b_t, and "
+        "of batches batch",
     )
 
 

@@ -5,22 +5,30 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from lab.base import yamlfile
 from lab.base.errors import Location, UserError
 from lab.base.files import within
-from lab.base.sizes import Size
+from lab.base.sizes import BATCH_AXES, Size
 from lab.base.yamlfile import Document, Key
-from lab.library.grid import AXES, LARGEST
+from lab.library.grid import LARGEST
+from lab.store.tuning_model import ProblemType
 from lab.tuning.file.schema import RandomModel, SizeRange, SizesModel
 
+T = TypeVar("T")
+
 _MOST_SIZES = 100_000
+_INDICES = ("m", "n", "batch", "k")
+"""Names of the dimensions of a batch in the order in which a file lists them, that of Tensile's indices."""
+
 _RANGE = 4
 """Numbers of a range: start, stride, increment of the stride, stop."""
 
@@ -78,35 +86,54 @@ def along(dimension: SizeRange) -> tuple[int, ...]:
     return tuple(values)
 
 
-def drawn(model: RandomModel) -> tuple[Size, ...]:
-    """Draw random sizes, evenly over the logarithms of each dimension; a small box may give fewer.
+def in_order(given: Sequence[T], axes: tuple[str, ...]) -> tuple[T, ...]:
+    """Return what a file gives for each dimension, in the order of the axes.
 
     Raises:
-        UserError: The box has no sizes.
+        UserError: There are more or fewer dimensions.
     """
-    low, high = ([own] * 3 if isinstance(own, int) else own for own in (model.low, model.high))
+    listed = _INDICES if axes == BATCH_AXES else axes
+    if len(given) != len(listed):
+        accepted = f"one number or range for each of {', '.join(listed)}"
+        raise UserError("this is not a size of the problem", found=list(given), accepted=accepted)
+    named = dict(zip(listed, given, strict=True))
+    return tuple(named[axis] for axis in axes)
+
+
+def drawn(model: RandomModel, axes: tuple[str, ...]) -> tuple[Size, ...]:
+    """Draw random sizes, evenly over the logarithms of each dimension; a small box may give fewer.
+
+    Args:
+        model: The box.
+        axes: The dimensions of a size. The number of products is never rounded to a multiple.
+
+    Raises:
+        UserError: The box has no sizes, or other dimensions.
+    """
+    low, high = ((own,) * len(axes) if isinstance(own, int) else in_order(own, axes) for own in (model.low, model.high))
+    rounds = np.array([axis != "batch" for axis in axes])
     if not all(1 <= a <= b <= LARGEST for a, b in zip(low, high, strict=True)):
         accepted = f"low and high of 1 to {LARGEST}, low at most high"
         raise UserError("this box has no sizes", found=f"low {model.low}, high {model.high}", accepted=accepted)
     rng = np.random.default_rng(model.seed)
     found: dict[Size, None] = {}
     for _ in range(100):
-        wanted = (model.count - len(found), 3)
+        wanted = (model.count - len(found), len(axes))
         values = np.exp(rng.uniform(np.log(low), np.log(np.array(high) + 1), wanted)).astype(np.int64)
         rounded = np.maximum(values // model.multiple * model.multiple, model.multiple)
-        values = np.clip(np.where(rng.random(wanted) < model.aligned, rounded, values), low, high)
-        found.update(dict.fromkeys((int(m), int(n), int(k)) for m, n, k in values))
+        values = np.clip(np.where((rng.random(wanted) < model.aligned) & rounds, rounded, values), low, high)
+        found.update(dict.fromkeys(tuple(map(int, one)) for one in values))
         if len(found) == model.count:
             break
     return tuple(found)
 
 
-def read(models: Sequence[SizesModel], layout: str, document: Document, place: Key) -> Sizes:
+def read(models: Sequence[SizesModel], of: ProblemType, document: Document, place: Key) -> Sizes:
     """Return every size that a list in a tuning file names.
 
     Args:
         models: The list.
-        layout: Layout of the problem type; rows of a CSV file with other transposes are skipped.
+        of: The problem type; rows of a CSV file with other transposes are skipped.
         document: The tuning file, for errors.
         place: Place of the list in it.
 
@@ -120,24 +147,24 @@ def read(models: Sequence[SizesModel], layout: str, document: Document, place: K
         at, key = document.at(*place, i), yamlfile.dotted((*place, i))
         given = [form for form in ("exact", "range", "random", "csv") if getattr(model, form) is not None]
         if len(given) != 1:
+            listed = ", ".join(_INDICES if of.batched else of.axes)
             accepted = (
-                "one key: `exact: [m, n, k]`, `range: [m, n, k]` with ranges for numbers, "
+                f"one key: `exact: [{listed}]`, `range: [{listed}]` with ranges for numbers, "
                 "`random: {count: N, high: SIZE}`, or `csv: FILE`"
             )
             raise UserError("sizes need exactly one key", at=at, key=key, found=given, accepted=accepted)
         try:
             if model.range is not None:
-                ranges.update(dict.fromkeys(_product(model.range)))
+                ranges.update(dict.fromkeys(_product(in_order(model.range, of.axes))))
             elif model.random is not None:
-                there = drawn(model.random)
+                there = drawn(model.random, of.axes)
                 scattered.update(set(there) - ranges.keys())
                 ranges.update(dict.fromkeys(there))
             elif model.exact is not None:
-                m, n, k = (along(dimension) for dimension in model.exact)
-                exact[m[0], n[0], k[0]] = None
+                exact[tuple(along(dimension)[0] for dimension in in_order(model.exact, of.axes))] = None
             elif model.csv is not None:
                 file = within(model.csv, Path(document.file).parent, at=document.at(*place, i, "csv"), key=f"{key}.csv")
-                exact.update(dict.fromkeys(from_csv(file, layout)))
+                exact.update(dict.fromkeys(from_csv(file, of)))
         except UserError as error:
             raise UserError(
                 error.message, at=error.at or at, key=error.key or key, found=error.found, accepted=error.accepted
@@ -153,32 +180,32 @@ def _product(dimensions: Sequence[SizeRange]) -> Iterator[Size]:
     Raises:
         UserError: the range has too many; none is made then.
     """
-    m, n, k = (along(dimension) for dimension in dimensions)
-    if len(m) * len(n) * len(k) > _MOST_SIZES:
+    values = [along(dimension) for dimension in dimensions]
+    if math.prod(map(len, values)) > _MOST_SIZES:
         raise UserError("there are too many sizes", accepted=f"at most {_MOST_SIZES}")
-    return itertools.product(m, n, k)
+    return itertools.product(*values)
 
 
-def from_csv(file: Path, layout: str) -> tuple[Size, ...]:
-    """Return the sizes of one layout from a CSV file with the columns m, n, k, a_t and b_t (1: transposed).
+def from_csv(file: Path, of: ProblemType) -> tuple[Size, ...]:
+    """Return the sizes of a type's layout from a CSV file with its axes, a_t and b_t (1: transposed) as columns.
 
     Raises:
         UserError: a column is missing, or a row is not a size.
     """
     sizes: dict[Size, None] = {}
     rows = csv.DictReader(io.StringIO(yamlfile.read_text(file)))
-    wanted = (*AXES, "a_t", "b_t")
+    wanted = (*of.axes, "a_t", "b_t")
     missing = [name for name in wanted if name not in (rows.fieldnames or ())]
     if missing:
         raise UserError("the file lacks a column", at=Location(file, 1), found=rows.fieldnames, accepted=wanted)
     for row in rows:
         try:
-            m, n, k, a_t, b_t = (int(row[name]) for name in wanted)
+            *size, a_t, b_t = (int(row[name]) for name in wanted)
         except (TypeError, ValueError):
-            m = n = k = a_t = b_t = 0
-        if not all(1 <= size <= LARGEST for size in (m, n, k)) or not {a_t, b_t} <= {0, 1}:
-            accepted = f"m, n, k of 1 to {LARGEST}; 0 or 1 for a_t and b_t"
+            size, a_t, b_t = [0], 0, 0
+        if not all(1 <= own <= LARGEST for own in size) or not {a_t, b_t} <= {0, 1}:
+            accepted = f"{', '.join(of.axes)} of 1 to {LARGEST}; 0 or 1 for a_t and b_t"
             raise UserError("this row is not a size", at=Location(file, rows.line_num), found=row, accepted=accepted)
-        if layout == "nt"[a_t] + "nt"[b_t]:
-            sizes[m, n, k] = None
+        if of.layout == "nt"[a_t] + "nt"[b_t]:
+            sizes[tuple(size)] = None
     return tuple(sizes)

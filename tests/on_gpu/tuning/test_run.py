@@ -45,21 +45,25 @@ class Silent:
     resumed = asked = built = timed = stepped = drawing = began
 
 
+BATCHES = [(1, 1, 1, 1), (67, 45, 129, 5), (16, 16, 64, 257), (35, 70, 204, 33), (128, 256, 64, 9)]
+
+
+@pytest.mark.parametrize("batched", [False, True], ids=["product", "batch"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "complex64", "complex128"])
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-def test_every_kernel_agrees_with_the_devices_reference(gpu, session, layout, dtype):
-    template, kind = kernels.load(TENSILE, kernels.search_path()), ProblemType(dtype, layout)
+def test_every_kernel_agrees_with_the_devices_reference(gpu, session, layout, dtype, batched):
+    template, kind = kernels.load(TENSILE, kernels.search_path()), ProblemType(dtype, layout, batched=batched)
     parameters = {name: template.completed(given) for name, given in KERNELS.items()}
     if dtype in ("float16", "bfloat16"):
         del parameters["atomics"]  # which would round each part to C's 16 bits
     cubins = {
         f"{name} {kind.label}": toolchain("nvrtc")
-        .compile(CompileRequest(Instance(template, own, product(kind, (1, 1, 1))).source, "kernel.cu", gpu.arch))
+        .compile(CompileRequest(Instance(template, own, product(kind, kind.least)).source, "kernel.cu", gpu.arch))
         .cubin
         for name, own in parameters.items()
     }
     ground = Ground(dtype, (3_000_000, 3_000_000, 1_000_000), 64 << 20, 0)
-    for size in SIZES:
+    for size in BATCHES if batched else SIZES:
         problem = product(kind, size)
         entrants = tuple(
             Entrant(f"{name} {kind.label}", Instance(template, own, problem).launches)
@@ -90,6 +94,16 @@ def test_a_kernel_of_another_layout_is_found_wrong(gpu, session):
     )
     (point,) = session.survey(order, {"wrong": cubin})
     assert "the result is wrong" in point.failure
+
+
+def test_batches_are_tuned_beside_cublas(gpu, tmp_path):
+    file = Path(__file__).parents[3] / "experiments" / "gemm_batched.yaml"
+    outcome = tune(file, TuningOptions(output=tmp_path, arch=gpu.arch), Silent())
+    assert outcome.failed == ()
+    with TuningStore(tmp_path) as store:
+        times = store.times(TimingStage.FINAL)
+    assert {len(size) for own in times.values() for size in own} == {4}
+    assert all(timed.ms for own in times.values() for timed in own.values())
 
 
 def test_a_tuning_run_measures_and_its_library_computes(gpu, tmp_path):

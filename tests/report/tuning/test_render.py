@@ -18,7 +18,17 @@ from lab.measured.timing import Kind, Samples
 from lab.report.tuning.data import analyse
 from lab.report.tuning.render import MOST_ROWS, cut_sentence, render, shown
 from lab.store.tuning import TuningStore
-from lab.store.tuning_model import Cut, CutKind, KernelFacts, ProtocolStep, StepRow, Timed, TimingStage
+from lab.store.tuning_model import (
+    Cut,
+    CutKind,
+    FinalSizes,
+    KernelFacts,
+    ProblemType,
+    ProtocolStep,
+    StepRow,
+    Timed,
+    TimingStage,
+)
 
 
 @pytest.fixture(scope="module", params=[GPU, None], ids=["measured", "predicted"])
@@ -185,3 +195,24 @@ def test_the_order_in_which_workers_finished_decides_nothing(tmp_path):
             render(store)
         tables.append([(tmp_path / str(turn) / name).read_text() for name in ("winners.csv", "kernels.csv")])
     assert tables[0] == tables[1]
+
+
+def test_batches_have_maps_and_columns_of_their_own(tmp_path):
+    of, sides = ProblemType("float32", "nn", batched=True), (16, 32, 64)
+    sizes = tuple((m, n, 64, batch) for m in sides for n in sides for batch in (4, 8))
+    kernel = KernelFacts("one", "one", "g", of.label, "gemm/tensile.cu.j2", {}, "sm_90")
+    with TuningStore(tmp_path / "run", create=True) as store:
+        store.write_kernels([kernel])
+        for size in sizes:
+            store.write_times(TimingStage.FINAL, size, {"one": Timed(Samples((1.0,)), Kind.PREDICTED)})
+        final = {of.label: FinalSizes(ranges=sizes, exact=())}
+        made = replace(facts(None), types={of.label: of}, final=final, libraries={}, singles={of.label: ("one",)})
+        store.write_facts(made)
+        page, *rest = render(store)
+    assert {f"throughput_{of.label}_64_{batch}.png" for batch in (4, 8)} <= {one.name for one in rest}
+    text = page.read_text()
+    assert "K = 64, batch = 8" in text
+    assert '<th class="num">batch</th>' in text
+    rows = list(csv.DictReader((page.parent / "winners.csv").open()))
+    assert {row["batch"] for row in rows} == {"4", "8"}
+    assert all(float(row["tflops"]) == 2e-9 * int(row["m"]) * int(row["n"]) * 64 * int(row["batch"]) for row in rows)

@@ -40,7 +40,10 @@ def test_of_random_sizes_a_share_is_spread_beside_the_grid():
 
 
 def test_a_kernel_that_is_slow_all_around_is_left_out():
-    known = {"small": {(16, 16, 1): 1.0, (4096, 4096, 1): 9.0}, "large": {(16, 16, 1): 3.0, (4096, 4096, 1): 4.0}}
+    known: halving.Ms = {
+        "small": {(16, 16, 1): 1.0, (4096, 4096, 1): 9.0},
+        "large": {(16, 16, 1): 3.0, (4096, 4096, 1): 4.0},
+    }
     at = ((16, 16, 1), (4096, 4096, 1))
     assert halving.survivors((32, 32, 1), known, at, nearest=1, keep=0.3) == {"small"}
     assert halving.survivors((2048, 4096, 1), known, at, nearest=1, keep=0.3) == {"large"}
@@ -49,7 +52,7 @@ def test_a_kernel_that_is_slow_all_around_is_left_out():
 
 
 def test_sizes_without_a_time_do_not_count():
-    known = {"a": {(4096, 4096, 1): 1.0}}
+    known: halving.Ms = {"a": {(4096, 4096, 1): 1.0}}
     assert halving.survivors((16, 16, 1), known, ((16, 16, 1), (4096, 4096, 1)), nearest=1, keep=0.0) == {"a"}
     assert halving.survivors((16, 16, 1), {}, ((16, 16, 1),), nearest=1, keep=0.0) == frozenset()
 

@@ -6,6 +6,8 @@ import pytest
 from tuning_support import Bench, invented, tuning
 
 from lab.base.errors import UserError
+from lab.base.sizes import Size
+from lab.store.tuning_model import Timed
 from lab.tuning.choose.protocol import score, select
 
 SIZES = "benchmark: [{exact: [64, 64, 64]}, {exact: [512, 512, 64]}]\n"
@@ -122,6 +124,6 @@ def test_what_is_no_kernel_is_left_out_with_its_reason(tmp_path):
 
 
 def test_the_score_is_the_geometric_mean():
-    times = {(1, 1, 1): invented(1.0), (2, 2, 2): invented(4.0)}
+    times: dict[Size, Timed] = {(1, 1, 1): invented(1.0), (2, 2, 2): invented(4.0)}
     assert score(times, list(times)) == pytest.approx(2.0)
     assert score(times, [*times, (3, 3, 3)]) is None

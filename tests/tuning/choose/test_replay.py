@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.base.sizes import Size
 from lab.measured.timing import Samples
 from lab.tuning.choose.replay import replay
 from lab.tuning.file.schema import HalvingModel
@@ -20,7 +21,7 @@ def rules(**given_: float) -> HalvingModel:
     return HalvingModel.model_validate({"coarse": 2, "nearest": 2, "keep": 0.3, "drop": 10.0, **given_})
 
 
-def table(**ms: tuple[float, float, float]) -> dict[str, dict[tuple[int, int, int], Samples]]:
+def table(**ms: tuple[float, float, float]) -> dict[str, dict[Size, Samples]]:
     return {name: {s: Samples((t, t)) for s, t in zip((A, B, C), own, strict=True)} for name, own in ms.items()}
 
 
@@ -48,7 +49,10 @@ def test_a_kernel_that_is_slow_at_first_keeps_that_sample() -> None:
 
 
 def test_where_nothing_is_known_around_all_kernels_run() -> None:
-    times = {"new": {B: Samples((1.0,))}, "old": {A: Samples((1.0,)), C: Samples((1.0,))}}
+    times: dict[str, dict[Size, Samples]] = {
+        "new": {B: Samples((1.0,))},
+        "old": {A: Samples((1.0,)), C: Samples((1.0,))},
+    }
     assert replay(SIZES, times, rules()).losses == {A: 0, B: 0, C: 0}
 
 

@@ -62,7 +62,13 @@ def test_the_last_value_varies_fastest(tmp_path):
         ("benchmark: [{exact: [1, 1]}]", 6, "at least 3 items"),
         ("constraints: ['thread_tile_9 > 1']", 6, "the unknown name"),
         ("ForkParametres: {}", 6, "unknown key"),
-        ("problem: {NumIndicesC: 3, IndexAssignmentsA: [0, 3, 2], IndexAssignmentsB: [1, 3, 2]}", 6, "without batch"),
+        ("problem: {NumIndicesC: 4}", 6, "products of two matrices and batches"),
+        ("problem: {NumIndicesC: 3, IndexAssignmentsA: [0, 2, 3]}", 6, "not the indices of A in a batch"),
+        (
+            "problem: {NumIndicesC: 3, IndexAssignmentsA: [0, 3, 2], IndexAssignmentsB: [2, 1]}",
+            6,
+            "indices of B in a b",
+        ),
         ("problem: {IndexAssignmentsA: [1, 2]}", 6, "not the indices of A"),
         ("problem: {Precision: X}", 6, "wrong value"),
         ("single_tuned: {VectorWidth: 3}", 6, r"vector_width \(.*\) does not accept"),
@@ -87,6 +93,47 @@ def test_kernels_of_float64_are_tuned(tmp_path):
 def test_tensiles_precisions_are_element_types(tmp_path):
     types = [tuning(tmp_path, f"problem: {{Precision: {letter}}}").types[0].dtype for letter in "SDHBCZ"]
     assert types == ["float32", "float64", "float16", "bfloat16", "complex64", "complex128"]
+
+
+BATCHED = "problem: {NumIndicesC: 3, IndexAssignmentsA: [%s], IndexAssignmentsB: [%s]}"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "layout"),
+    [
+        ("0, 3, 2", "3, 1, 2", "nn"),
+        ("0, 3, 2", "1, 3, 2", "nt"),
+        ("3, 0, 2", "3, 1, 2", "tn"),
+        ("3, 0, 2", "1, 3, 2", "tt"),
+    ],
+)
+def test_a_batch_is_the_third_index_of_c(tmp_path, a, b, layout):
+    text, _ = BASE.format(steps="    " + BATCHED % (a, b)).split("    BenchmarkFinalParameters")
+    final = "    BenchmarkFinalParameters: [{range: [[64, 64, 128], 32, 5, 16]}]"
+    (group,) = tuning(tmp_path, text=text + final).groups
+    assert group.type == ProblemType("float32", layout, batched=True)
+    assert group.final.ranges == ((64, 32, 16, 5), (128, 32, 16, 5))
+
+
+def test_a_size_of_a_batch_has_four_numbers(tmp_path):
+    with pytest.raises(UserError, match="not a size of the problem") as raised:
+        tuning(tmp_path, BATCHED % ("0, 3, 2", "3, 1, 2"))
+    assert "m, n, batch, k" in str(raised.value)
+
+
+def test_a_library_of_batches_is_refused(tmp_path):
+    text = BASE.format(steps="    " + BATCHED % ("0, 3, 2", "3, 1, 2"))
+    text = "library: {name: some}\n" + text.split("    BenchmarkFinalParameters")[0]
+    with pytest.raises(UserError, match="computes no batches yet") as raised:
+        tuning(tmp_path, text=text + "    BenchmarkFinalParameters: [{exact: [8, 8, 2, 8]}]")
+    assert (raised.value.key, raised.value.at.line) == ("library", 1)
+
+
+def test_a_template_that_computes_no_batches_is_refused_with_one_that_does(tmp_path):
+    text = BASE.format(steps="    " + BATCHED % ("0, 3, 2", "3, 1, 2")).replace("tensile.cu", "sgemm.cu")
+    with pytest.raises(UserError, match="does not compute this problem") as raised:
+        tuning(tmp_path, text=text)
+    assert "batches, as gemm/tensile.cu.j2 does" in str(raised.value)
 
 
 def test_a_library_has_one_precision(tmp_path):

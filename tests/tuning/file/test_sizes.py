@@ -10,13 +10,24 @@ from hypothesis import strategies as st
 
 from lab.base import yamlfile
 from lab.base.errors import UserError
+from lab.base.sizes import AXES, BATCH_AXES
+from lab.store.tuning_model import ProblemType
 from lab.tuning.file.schema import RandomModel, SizesModel
 from lab.tuning.file.sizes import along, drawn, from_csv, read
 
 
-def sizes(text, layout="nn", file="f.yaml"):
+def of(layout, *, batched=False):
+    return ProblemType("float32", layout, batched=batched)
+
+
+def sizes(text, layout="nn", file="f.yaml", *, batched=False):
     document = yamlfile.parse(text, file)
-    return read([SizesModel.model_validate(one) for one in document.data["sizes"]], layout, document, ("sizes",))
+    return read(
+        [SizesModel.model_validate(one) for one in document.data["sizes"]],
+        of(layout, batched=batched),
+        document,
+        ("sizes",),
+    )
 
 
 def test_the_stride_of_a_range_grows_by_its_increment():
@@ -68,25 +79,25 @@ def box(**given):
 def test_random_sizes_lie_in_their_box_each_once(count, low, more, aligned):
     high = [a + b for a, b in zip(low, more, strict=True)]
     model = box(count=count, low=list(low), high=high, aligned=aligned, seed=1)
-    found = drawn(model)
-    assert found == drawn(model)
+    found = drawn(model, AXES)
+    assert found == drawn(model, AXES)
     assert len(set(found)) == len(found) <= count
     assert all(a <= x <= b for size in found for a, x, b in zip(low, size, high, strict=True))
 
 
 def test_random_sizes_are_even_in_their_logarithms_and_aligned_as_asked():
-    found = np.array(drawn(box(count=4000, high=16384, aligned=0.5)))
+    found = np.array(drawn(box(count=4000, high=16384, aligned=0.5), AXES))
     assert np.median(found, axis=0) == pytest.approx([128] * 3, rel=0.2)
     large = found[found > 64]
     assert (large % 4 == 0).mean() == pytest.approx(0.5 + 0.5 / 4, abs=0.03)
-    assert (np.array(drawn(box(count=400, low=8, high=99, aligned=1.0))) % 4 == 0).all()
-    assert drawn(box(count=9, high=[1, 2, 1], aligned=0)) in {((1, 1, 1), (1, 2, 1)), ((1, 2, 1), (1, 1, 1))}
+    assert (np.array(drawn(box(count=400, low=8, high=99, aligned=1.0), AXES)) % 4 == 0).all()
+    assert drawn(box(count=9, high=[1, 2, 1], aligned=0), AXES) in {((1, 1, 1), (1, 2, 1)), ((1, 2, 1), (1, 1, 1))}
 
 
 @pytest.mark.parametrize(("low", "high"), [(5, 4), ([1, 9, 1], 8), (0, 4), (1, 2**31)])
 def test_a_box_without_sizes_is_refused(low, high):
     with pytest.raises(UserError, match="no sizes"):
-        drawn(box(count=3, low=low, high=high))
+        drawn(box(count=3, low=low, high=high), AXES)
 
 
 def test_a_csv_file_gives_the_sizes_of_the_layout(tmp_path):
@@ -104,7 +115,7 @@ def test_a_csv_file_gives_the_sizes_of_the_layout(tmp_path):
 def test_a_csv_file_that_is_wrong(tmp_path, content, reason):
     (tmp_path / "s.csv").write_text(content)
     with pytest.raises(UserError, match=reason):
-        from_csv(tmp_path / "s.csv", "nn")
+        from_csv(tmp_path / "s.csv", of("nn"))
 
 
 @pytest.mark.parametrize(
@@ -123,10 +134,13 @@ def test_a_range_of_too_many_sizes_is_refused_before_it_is_made():
 
 def test_deepbench_is_all_there():
     file = Path(__file__).parents[3] / "experiments" / "deepbench_gemm.csv"
-    counts = {layout: len(from_csv(file, layout)) for layout in ("nn", "tn", "nt", "tt")}
+    counts = {layout: len(from_csv(file, of(layout))) for layout in ("nn", "tn", "nt", "tt")}
     assert counts == {"nn": 160, "tn": 73, "nt": 10, "tt": 0}
     assert sum(1 for _ in file.open()) == 249
-    assert any(k == 500000 and n <= 2 for _, n, k in from_csv(file, "nn") + from_csv(file, "tn") + from_csv(file, "nt"))
+    assert any(
+        k == 500000 and n <= 2
+        for _, n, k in from_csv(file, of("nn")) + from_csv(file, of("tn")) + from_csv(file, of("nt"))
+    )
 
 
 @pytest.mark.parametrize("name", ["/etc/hostname", "../outside.csv", "link.csv"])
@@ -150,3 +164,35 @@ def test_a_csv_file_that_is_no_regular_file_is_refused(tmp_path, kind):
         words = "outside"
     with pytest.raises(UserError, match=words):
         sizes("sizes: [{csv: s.csv}]", file=tmp_path / "f.yaml")
+
+
+def test_sizes_of_batches_stand_in_the_order_of_tensiles_indices():
+    text = "sizes: [{range: [[8, 8, 16], 4, [2, 1, 3], 32]}, {exact: [9, 8, 7, 6]}]"
+    found = sizes(text, batched=True)
+    assert found.ranges == ((8, 4, 32, 2), (8, 4, 32, 3), (16, 4, 32, 2), (16, 4, 32, 3))
+    assert found.exact == ((9, 8, 6, 7),)
+    with pytest.raises(UserError, match="not a size of the problem") as raised:
+        sizes("sizes:\n- {exact: [9, 8, 7]}", batched=True)
+    assert (raised.value.at.line, raised.value.key) == (2, "sizes[0]")
+    assert "m, n, batch, k" in raised.value.accepted
+    with pytest.raises(UserError, match="not a size of the problem"):
+        sizes("sizes: [{exact: [9, 8, 7, 6]}]")
+
+
+def test_random_batches_have_any_number_of_members():
+    found = np.array(drawn(box(count=200, low=[8, 8, 3, 8], high=[99, 99, 50, 9], aligned=1.0), BATCH_AXES))
+    assert (found[:, :2] % 4 == 0).all()
+    assert found[:, 2].max() == 8
+    assert found[:, 3].min() >= 3
+    assert len(set(found[:, 3] % 4)) == 4
+    with pytest.raises(UserError, match="not a size of the problem"):
+        drawn(box(count=9, high=[9, 9, 9]), BATCH_AXES)
+
+
+def test_a_csv_file_of_batches_has_their_column(tmp_path):
+    (tmp_path / "s.csv").write_text("m,n,k,batch,a_t,b_t\n1,2,3,40,0,0\n4,5,6,7,1,0\n")
+    assert from_csv(tmp_path / "s.csv", of("nn", batched=True)) == ((1, 2, 3, 40),)
+    assert from_csv(tmp_path / "s.csv", of("nn")) == ((1, 2, 3),)
+    (tmp_path / "s.csv").write_text("m,n,k,a_t,b_t\n1,2,3,0,0\n")
+    with pytest.raises(UserError, match="lacks a column"):
+        from_csv(tmp_path / "s.csv", of("nn", batched=True))
