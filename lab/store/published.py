@@ -33,7 +33,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from lab.base.errors import StoreError
 from lab.base.files import write_atomically
-from lab.base.sizes import Size
+from lab.base.sizes import AXES, Size
 from lab.measured.timing import Kind, Samples
 from lab.store import tuning
 from lab.store.codec import READ_TOO, REPEAT, RUN, SCHEMA, VARIANT, record_to_text, uncollected
@@ -64,6 +64,9 @@ _ERROR_DIGITS: Final = 2
 """Significant digits of a tuning run's errors, which are compared with a tolerance."""
 
 _KERNELS = TypeAdapter(list[KernelFacts])
+_MEMBERS: Final = "members"
+"""Column of the number of products of a size, since `batch` is that of the launches of a sample."""
+
 _TIME_COLUMNS: Final = (
     "stage", "type", "kernel", "m", "n", "k", "kind", "cache", "error", "failure", "batch", "unused", "samples_ms",
 )  # fmt: skip
@@ -193,15 +196,21 @@ def write_tuning(store: TuningStore, folder: Path) -> None:
 
 
 def times_table(store: TuningStore) -> str:
-    """Every time of every stage as CSV; samples in ms, in the order of measuring."""
+    """Every time of every stage as CSV; samples in ms, in the order of measuring.
+
+    A run with batches has a column more, for their members.
+    """
     names = {one.id: (one.type, one.name) for one in store.kernels()}
+    times = {stage: store.times(stage) for stage in TimingStage}
+    dimensions = max((len(size) for own in times.values() for sizes in own.values() for size in sizes), default=0)
     made = io.StringIO()
     table = csv.writer(made, lineterminator="\n")
-    table.writerow(_TIME_COLUMNS)
-    for stage in TimingStage:
-        for kernel, by_size in sorted(store.times(stage).items()):
+    table.writerow([*_TIME_COLUMNS, *([_MEMBERS] if dimensions > len(AXES) else [])])
+    for stage, own in times.items():
+        for kernel, by_size in sorted(own.items()):
             for size, one in sorted(by_size.items()):
-                table.writerow([stage, *names.get(kernel, ("", kernel)), *size, *_time_cells(one)])
+                plain, members = size[: len(AXES)], size[len(AXES) :]
+                table.writerow([stage, *names.get(kernel, ("", kernel)), *plain, *_time_cells(one), *members])
     return made.getvalue()
 
 
@@ -276,7 +285,8 @@ def _times(path: Path, ids: Mapping[tuple[str, str], str]) -> Iterator[tuple[Tim
             samples = Samples(ms, int(row["batch"]), unused)
         error = float(row["error"]) if row["error"] else None
         timed = Timed(samples, Kind(row["kind"]), row["cache"], error, row["failure"])
-        size = int(row["m"]), int(row["n"]), int(row["k"])
+        members = (int(row[_MEMBERS]),) if row.get(_MEMBERS) else ()
+        size = (*(int(row[name]) for name in AXES), *members)
         yield TimingStage(row["stage"]), size, ids.get((row["type"], row["kernel"]), row["kernel"]), timed
 
 

@@ -192,3 +192,17 @@ def test_cuts_of_a_tuning_run_are_kept(tmp_path):
     published.restore(tmp_path, tmp_path / "again")
     with TuningStore(tmp_path / "again") as store:
         assert store.steps() == kept
+
+
+def test_times_of_batches_come_back_beside_those_of_products(tmp_path):
+    (tmp_path / "run").mkdir()
+    timed = Timed(Samples((0.5,), 4), Kind.MEASURED, "warm")
+    with TuningStore(tmp_path / "run", create=True) as store:
+        store.write_facts(facts(None))
+        store.write_kernels(KERNELS)
+        for size in ((8, 16, 32), (8, 16, 32, 5)):
+            store.write_times(TimingStage.FINAL, size, {"k1": timed})
+        published.write_tuning(store, tmp_path)
+    published.restore(tmp_path, tmp_path / "again")
+    with TuningStore(tmp_path / "again") as store:
+        assert store.times(TimingStage.FINAL) == {"k1": {(8, 16, 32): timed, (8, 16, 32, 5): timed}}
