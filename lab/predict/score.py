@@ -44,9 +44,9 @@ latency
     What a block waits for, over the blocks that an SM holds at once, so that occupancy hides it: what its warps would
     need alone, by the order and the scheduling bits of their SASS (`lab.predict.chains`), and 350 cycles for its start
     and end; blocks of more than 8 warps take 22 % more for each doubling. A global load takes 900 cycles from DRAM, 502
-    from L2 and 55 from L1, as long as the last line of those that are waited for together. Records without chains: 900
-    for each group of global loads, as large as the hot region's; 20 for a barrier, 24 for a shuffle, 4 for each
-    instruction (Jia et al., arXiv 1804.06826).
+    from L2 and 55 from L1, as long as the last line of those that are waited for together; a warp waits for no more
+    loads than the CPU executed. Records without chains: 900 for each group of global loads, as large as the hot
+    region's; 20 for a barrier, 24 for a shuffle, 4 for each instruction (Jia et al., arXiv 1804.06826).
 
 Blocks that loop over the data make whole passes. All of these times are of the block that makes most; those of the
 whole GPU are not, but for DRAM's, which the last blocks do not keep busy.
@@ -417,7 +417,7 @@ def _alone(machine: SmLatencies, work: LaunchWork, least: float) -> float:
     if chain is not None:
         return (
             chain.stalls
-            + chain.global_loads * _load_latency(machine, work, chain, least)
+            + _waited_loads(work, chain) * _load_latency(machine, work, chain, least)
             + chain.atomics * machine.l2_latency
             + chain.local_loads * _local_latency(machine, work.spilled)
             + chain.shared_loads * machine.shared_latency
@@ -431,6 +431,14 @@ def _alone(machine: SmLatencies, work: LaunchWork, least: float) -> float:
         + work.by_class.get(C.SHUFFLE, 0.0) * each * machine.shuffle_cycles
         + work.instructions * each * machine.dependent_cycles
     )
+
+
+def _waited_loads(work: LaunchWork, chain: WarpChain) -> float:
+    """Return how many global loads a warp waits for one after the other: no more than it executes.
+
+    The chain is that of the text, which also has the loads of paths that are seldom taken, as at the edge of a tile.
+    """
+    return min(chain.global_loads, work.load_requests / (work.blocks * work.warps_per_block))
 
 
 def _local_latency(machine: SmLatencies, spilled: Spilled | None) -> float:
@@ -447,10 +455,10 @@ def _load_latency(machine: SmLatencies, work: LaunchWork, chain: WarpChain, leas
     Lines are taken to be in L1 independently of each other, as often as sectors are, and so in L2. Of what L1 misses,
     `least` bytes come from DRAM.
     """
-    served = work.fetched
-    if served is None or not work.load_sectors or not chain.global_loads:
+    served, waits = work.fetched, _waited_loads(work, chain)
+    if served is None or not work.load_sectors or not waits:
         return machine.global_latency
-    lines = max(1.0, served.lines / (work.blocks * work.warps_per_block * chain.global_loads))
+    lines = max(1.0, served.lines / (work.blocks * work.warps_per_block * waits))
     missed = min(1.0, served.likely / work.load_sectors)
     distant = min(missed, least / (SECTOR_BYTES * work.load_sectors))
     in_l1: float = (1 - missed) ** lines
