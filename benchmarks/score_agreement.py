@@ -287,7 +287,7 @@ launch, the occupancy and the GPU's rates.
 | issue slots | warp instructions / 4 a cycle | CUDA C++ Programming Guide |
 | floating point | 128 lanes a cycle (float64: its own) | Programming Guide, throughput of arithmetic, 9.0 |
 | integer, compare; convert; special; shuffle | 64; 32; 16; 32 lanes a cycle | the same; experiments/micro/pipes |
-| tensor cores | 2048 multiply-adds of float16 a cycle; mma.sync 0.59, wgmma 0.75 of it | tensor_pipes; hgemm_ladder |
+| tensor cores | 2048 multiply-adds of float16 a cycle; mma.sync 0.59, wgmma 0.90 x 0.75 | tensor_pipes; hgemm_ladder |
 | load/store units | memory instructions, one a cycle | `lab/hardware/gpus.py` |
 | shared memory | wavefronts as executed, one a cycle | `lab/hardware/gpus.py`, [fidelity](fidelity.md) |
 | L1 | passes through its banks, one a cycle; lines of 128 B, 2.8 a cycle | l1_reuse, random_sectors |

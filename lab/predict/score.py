@@ -16,7 +16,8 @@ arithmetic
     experiments/micro/pipes: fma 107, integer 63, special 16, convert 32, float64 57.
 tensor cores
     Multiply-adds of the matrix instructions at the rates of `lab.hardware.gpus.Architecture.tensor_lanes`, of which
-    mma.sync reaches a part on sm_90; and wgmma at the clock that the GPU keeps while it takes so much power.
+    mma.sync and wgmma each reach a part on sm_90; wgmma also at the clock that the GPU keeps while it takes so much
+    power.
 load/store units
     Memory instructions, one of 32 lanes a cycle.
 shared memory
@@ -399,7 +400,7 @@ def _multiplying(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:
         sum(n / lanes[elements] for elements, n in made.items() if elements in lanes)
         for made in (work.products, work.group_products)
     )
-    return alone / machine.warp_products + together / machine.tensor_clock
+    return alone / machine.warp_products + together / (machine.group_products * machine.tensor_clock)
 
 
 def _fetching(machine: SmLatencies, work: LaunchWork, blocks: int) -> float:

@@ -241,5 +241,5 @@ def test_products_of_warpgroups_take_them_at_the_clock_that_they_leave(tiled):
         name: score(gpu_for(name), [replace(found, products={}, group_products={"float16": 1e12})], 0)
         for name in ("H200", "B200")
     }
-    assert seconds["H200"].resources["tensor cores"] == pytest.approx(1e12 / 132 / 2048 / 0.75 / 1.98e9)
+    assert seconds["H200"].resources["tensor cores"] == pytest.approx(1e12 / 132 / (0.898 * 2048) / 0.75 / 1.98e9)
     assert seconds["B200"].resources["tensor cores"] == pytest.approx(1e12 / 132 / 4096 / 1.965e9)
