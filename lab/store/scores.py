@@ -5,6 +5,9 @@ executed in loops also with the work that each block has, by a factor that all c
 sizes were executed: the least ``work ratio / block ratio`` among them. Such kernels compute whole tiles, also where the
 small problem fills them only in part.
 
+There, asynchronous copies before a loop that asks for more of them fill the first stages of a ring. They grow as the
+loop does: of a small problem they may be all copies, while a large one has as many in each step of its loop.
+
 Where throughput counts bytes, threads beyond the data do nothing. Then what is executed in loops grows with the work,
 and what is executed outside of loops by as much less as the factor above says.
 
@@ -236,8 +239,14 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         whole, part, hot = of(executed), of(within), min(of(deepest), of(within))
         return outside * made.outside * (whole - part) + made.inside * (inside * hot + around * (part - hot))
 
+    # the copies before a loop are the first of those that it goes on with: a small problem may have no others
+    ring = record.merit is Merit.TFLOPS and _copies_on(step.ptx)
+
     def traffic(keys: tuple[str, ...], figure: str, made: Expansions = AS_PTX) -> float:
-        return scaled(lambda done: sum(getattr(done.memory.get(key, _NONE), figure) for key in keys), made)
+        def of(key: str) -> Callable[[ExecutedCounts], float]:
+            return lambda done: getattr(done.memory.get(key, _NONE), figure)
+
+        return sum(inside * of(key)(executed) if ring and key in _COPIED else scaled(of(key), made) for key in keys)
 
     within = looped or _NOTHING
     deepest = step.small.hot_loop or within
@@ -284,6 +293,12 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
 
 def _of_class(cls: str) -> Callable[[ExecutedCounts], float]:
     return lambda done: done.warps_by_class.get(cls, 0)
+
+
+def _copies_on(ptx: KernelMix | None) -> bool:
+    """Whether a loop of the PTX asks for asynchronous copies."""
+    loops = ptx.loops if ptx is not None else ()
+    return any(loop.counts.by_class.get(cls, 0) for loop in loops for cls in (C.CP_ASYNC, C.BULK_COPY))
 
 
 def _nests(ptx: KernelMix | None) -> bool:
@@ -390,6 +405,8 @@ _MERGED: Final = (C.LD_SHARED, C.LD_GLOBAL, C.INTEGER, C.COMPARE, C.CONVERT, C.S
 _NONE: Final = MemoryCount()
 _NOTHING: Final = ExecutedCounts(0, 0, {}, {}, {}, {}, {})
 _LOADS: Final = ("global.load", "global.copy")
+_COPIED: Final = ("global.copy", "shared.copy")
+"""Both sides of asynchronous copies."""
 
 
 def _together(sass: KernelMix | None) -> float:

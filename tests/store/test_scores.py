@@ -218,6 +218,20 @@ def test_a_loop_over_tiles_grows_with_them_and_the_loop_inside_with_the_work(til
     assert found.instructions == pytest.approx(900 * 33 * 16 + 100 * 33)
 
 
+def test_copies_that_fill_a_ring_before_the_loop_grow_as_the_loop_does(tiled):
+    """The small problem has no more steps than the ring has stages: its loop asks for no copies."""
+    copied = {"global.copy": MemoryCount(requests=10, sectors=40, bytes_used=1280)}
+    (step,) = _steps(tiled)
+    executed = replace(step.small.executed, memory=copied)
+    step = replace(step, small=replace(step.small, executed=executed))
+    outside = _launch(tiled, step, 4096.0, 16.0)
+    outer, hot = step.ptx.loops
+    hot = replace(hot, counts=replace(hot.counts, by_class={**hot.counts.by_class, "cp.async": 2}))
+    ring = _launch(tiled, replace(step, ptx=replace(step.ptx, loops=(outer, hot))), 4096.0, 16.0)
+    assert (outside.load_sectors, ring.load_sectors) == (pytest.approx(40 * 33), pytest.approx(40 * 4096))
+    assert ring.instructions == outside.instructions
+
+
 def test_tiles_that_reach_beyond_the_small_problem_are_filled_at_the_real_size(tiled):
     half = replace(tiled, emulation=replace(tiled.emulation, flops=tiled.emulation.flops // 2))
     (step,) = _steps(half)
