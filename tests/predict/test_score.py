@@ -101,6 +101,25 @@ def test_a_warp_waits_for_no_more_loads_than_it_executes():
     assert found == pytest.approx((machine.global_latency + machine.block_latency) * 64 / 8 / CLOCK)
 
 
+def test_warps_that_meet_at_barriers_wait_for_each_others_products():
+    """Eight warps are two a sub-partition: each waits for the products of one other, half of its block's."""
+    made = {"float16": 2048.0 * 1000 * WORK.blocks}  # 1000 cycles a block at the documented rate
+    chain = WarpChain(1, 0.0, barriers=2)
+    works = (
+        replace(WORK, chain=chain, products=made),
+        replace(WORK, chain=chain, group_products=made),
+        replace(WORK, chain=replace(chain, barriers=0.0), products=made),
+    )
+    meeting, together, apart = (score(H200, [work], 0).resources["latency"] * CLOCK * 8 / 64 for work in works)
+    machine = H200.latencies
+    assert apart == pytest.approx(machine.block_latency)
+    assert together == pytest.approx(machine.block_latency + 2 * machine.block_barrier)
+    assert meeting == pytest.approx(together + 500 / machine.warp_products)
+    assert score(H200, [replace(works[0], warps_per_block=4)], 0).resources[
+        "latency"
+    ] * CLOCK * 8 / 64 == pytest.approx(together)
+
+
 def test_spills_go_as_far_as_the_caches_do_not_hold_them():
     """A million requests of 128 bytes, half of which L1 holds and a quarter of the rest L2."""
     chain = WarpChain(100, 0.0, local_loads=10.0)
