@@ -2,8 +2,8 @@
 
 Where throughput counts operations, what is executed outside of loops grows with the number of blocks, and what is
 executed in loops also with the work that each block has, by a factor that all compared variants share of which the same
-sizes were executed: the least ``work ratio / block ratio`` among them. Such kernels compute whole tiles, also where the
-small problem fills them only in part.
+sizes were executed: the least ``work ratio / block ratio`` among them, and of matrix products no more than k grows.
+Such kernels compute whole tiles, also where the small problem fills them only in part.
 
 There, asynchronous copies before a loop that asks for more of them fill the first stages of a ring. They grow as the
 loop does: of a small problem they may be all copies, while a large one has as many in each step of its loop.
@@ -110,7 +110,7 @@ def _scored(
     growth: dict[tuple[Scalar, ...], float] = {}
     for variant, (record, steps) in known.items():
         for step in steps:
-            sizes, one = _counted_sizes(record), work[variant] / step.blocks_ratio
+            sizes, one = _counted_sizes(record), min(work[variant] / step.blocks_ratio, _deeper(record))
             growth[sizes] = min(growth.get(sizes, one), one)
     found = {}
     for variant, (record, steps) in known.items():
@@ -120,6 +120,19 @@ def _scored(
             launches = [_launch(record, step, work[variant], shared) for step in steps]
             found[variant] = score(gpu, launches, record.bytes_moved)
     return found
+
+
+def _deeper(record: VariantRecord) -> float:
+    """How much deeper a matrix product is than the one that was executed; infinite for what has no sizes m, n and k.
+
+    Blocks that stay have several tiles of the real problem each. Where all variants are of that kind, the ratio of work
+    and blocks does not tell the depth of a tile from the number of tiles.
+    """
+    assert record.emulation is not None  # noqa: S101 - its launches have counts
+    real, small = record.problem, record.emulation.counted.problem
+    if not all(isinstance(sizes.get(name), int) for sizes in (real, small) for name in ("m", "n", "k")):
+        return math.inf
+    return int(real["k"]) / max(1, int(small["k"]))
 
 
 def _counted_sizes(record: VariantRecord) -> tuple[Scalar, ...]:

@@ -218,6 +218,16 @@ def test_a_loop_over_tiles_grows_with_them_and_the_loop_inside_with_the_work(til
     assert found.instructions == pytest.approx(900 * 33 * 16 + 100 * 33)
 
 
+def test_tiles_of_a_product_grow_with_k_where_all_variants_have_blocks_that_stay(tiled):
+    (step,) = _steps(tiled)
+    done = replace(tiled.emulation, problem={"m": 16, "n": 16, "k": 16})
+    product = replace(tiled, problem={"m": 256, "n": 256, "k": 256}, emulation=done)
+    by_depth = score(gpu_for("H200"), [_launch(tiled, step, 4096.0, 16.0)], product.bytes_moved)
+    assert scores([product])[tiled.variant].resources == pytest.approx(by_depth.resources)
+    without_sizes = scores([tiled])[tiled.variant].resources
+    assert without_sizes["issue slots"] != pytest.approx(by_depth.resources["issue slots"])
+
+
 def test_copies_that_fill_a_ring_before_the_loop_grow_as_the_loop_does(tiled):
     """The small problem has no more steps than the ring has stages: its loop asks for no copies."""
     copied = {"global.copy": MemoryCount(requests=10, sectors=40, bytes_used=1280)}
