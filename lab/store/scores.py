@@ -109,17 +109,26 @@ def _scored(
     """Score the variants of one problem whose work grows by `work`."""
     growth: dict[tuple[Scalar, ...], float] = {}
     for variant, (record, steps) in known.items():
-        for step in steps:
+        for step in filter(_multiplies, steps):
             sizes, one = _counted_sizes(record), min(work[variant] / step.blocks_ratio, _deeper(record))
             growth[sizes] = min(growth.get(sizes, one), one)
     found = {}
     for variant, (record, steps) in known.items():
         gpu = _gpu(record)
         if gpu is not None:
-            shared = max(1.0, growth[_counted_sizes(record)])
+            shared = max(1.0, growth.get(_counted_sizes(record), 1.0))
             launches = [_launch(record, step, work[variant], shared) for step in steps]
             found[variant] = score(gpu, launches, record.bytes_moved)
     return found
+
+
+def _multiplies(step: _Step) -> bool:
+    """Whether a launch does the work of its problem: all do but those of a sequence that lay operands out anew.
+
+    The blocks of the latter do not get deeper with the problem.
+    """
+    executed = step.small.executed or _NOTHING
+    return step.bytes_moved is None or any(executed.warps_by_class.get(cls, 0) for cls in (C.FMA, C.MMA))
 
 
 def _deeper(record: VariantRecord) -> float:

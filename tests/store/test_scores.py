@@ -11,7 +11,7 @@ from lab.measured.timing import Merit
 from lab.predict.score import KernelScore, score
 from lab.store.figures import Basis, response_of, tied_with_best
 from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord, SampleRecord, Status
-from lab.store.scores import _launch, _steps, lean, rate, scores, scores_of_problem
+from lab.store.scores import _launch, _multiplies, _steps, lean, rate, scores, scores_of_problem
 
 SMALL, LARGE = (4, 1, 1), (4096, 1, 1)
 
@@ -226,6 +226,15 @@ def test_tiles_of_a_product_grow_with_k_where_all_variants_have_blocks_that_stay
     assert scores([product])[tiled.variant].resources == pytest.approx(by_depth.resources)
     without_sizes = scores([tiled])[tiled.variant].resources
     assert without_sizes["issue slots"] != pytest.approx(by_depth.resources["issue slots"])
+
+
+@pytest.mark.parametrize(("made", "counts"), [({}, False), ({"fma": 1}, True)])
+def test_blocks_of_a_launch_that_multiplies_nothing_do_not_say_how_deep_a_tile_gets(tiled, made, counts):
+    (step,) = _steps(tiled)
+    executed = replace(step.small.executed, warps_by_class=made)
+    packing = replace(step, bytes_moved=1024, small=replace(step.small, executed=executed))
+    assert _multiplies(step)
+    assert _multiplies(packing) is counts
 
 
 def test_copies_that_fill_a_ring_before_the_loop_grow_as_the_loop_does(tiled):
