@@ -231,7 +231,7 @@ def test_tiles_of_a_product_grow_with_k_where_all_variants_have_blocks_that_stay
 @pytest.mark.parametrize(("made", "counts"), [({}, False), ({"fma": 1}, True)])
 def test_blocks_of_a_launch_that_multiplies_nothing_do_not_say_how_deep_a_tile_gets(tiled, made, counts):
     (step,) = _steps(tiled)
-    executed = replace(step.small.executed, warps_by_class=made)
+    executed = replace(matrix_loops(1000, 64), warps_by_class=made)
     packing = replace(step, bytes_moved=1024, small=replace(step.small, executed=executed))
     assert _multiplies(step)
     assert _multiplies(packing) is counts
@@ -241,13 +241,14 @@ def test_copies_that_fill_a_ring_before_the_loop_grow_as_the_loop_does(tiled):
     """The small problem has no more steps than the ring has stages: its loop asks for no copies."""
     copied = {"global.copy": MemoryCount(requests=10, sectors=40, bytes_used=1280)}
     (step,) = _steps(tiled)
-    executed = replace(step.small.executed, memory=copied)
+    executed = replace(matrix_loops(1000, 64), memory=copied)
     step = replace(step, small=replace(step.small, executed=executed))
     outside = _launch(tiled, step, 4096.0, 16.0)
+    assert step.ptx is not None
     outer, hot = step.ptx.loops
     hot = replace(hot, counts=replace(hot.counts, by_class={**hot.counts.by_class, "cp.async": 2}))
     ring = _launch(tiled, replace(step, ptx=replace(step.ptx, loops=(outer, hot))), 4096.0, 16.0)
-    assert (outside.load_sectors, ring.load_sectors) == (pytest.approx(40 * 33), pytest.approx(40 * 4096))
+    assert [outside.load_sectors, ring.load_sectors] == pytest.approx([40 * 33, 40 * 4096])
     assert ring.instructions == outside.instructions
 
 
