@@ -287,7 +287,7 @@ launch, the occupancy and the GPU's rates.
 | issue slots | warp instructions / 4 a cycle | CUDA C++ Programming Guide |
 | floating point | 128 lanes a cycle (float64: its own) | Programming Guide, throughput of arithmetic, 9.0 |
 | integer, compare; convert; special; shuffle | 64; 32; 16; 32 lanes a cycle | the same; experiments/micro/pipes |
-| tensor cores | 2048 multiply-adds of float16 a cycle; mma.sync 0.59, wgmma 0.75 of it | tensor_pipes; hgemm_ladder |
+| tensor cores | 2048 multiply-adds of float16 a cycle; mma.sync 0.59, wgmma 0.90 x 0.75 | tensor_pipes; hgemm_ladder |
 | load/store units | memory instructions, one a cycle | `lab/hardware/gpus.py` |
 | shared memory | wavefronts as executed, one a cycle | `lab/hardware/gpus.py`, [fidelity](fidelity.md) |
 | L1 | passes through its banks, one a cycle; lines of 128 B, 2.8 a cycle | l1_reuse, random_sectors |
@@ -312,8 +312,9 @@ issue consists of stalls and of latencies that lie one behind the other: 900 cyc
 from L2 and 55 from L1, 24 for shared memory, 20 for a barrier of the block, 17.2 for special functions and all else, 5
 for the branch back of a loop. `chase` and `pipes` of experiments/micro measure 55, 24, 17.2 and 5, and 0.56 of DRAM's
 latency for L2; 900 is that of the schedulers' model under load. A loop's path is that of an iteration among others,
-and a warp makes as many as the CPU counted, by the instructions that ptxas keeps. Records older than that have no such
-path: an instruction takes 4 cycles, a group of loads 900.
+and a warp makes as many as the CPU counted, by the instructions that ptxas keeps. It waits for no more loads than it
+executed. Warps that meet at barriers also wait for each other's mma.sync on their sub-partition. Records older than
+that have no such path: an instruction takes 4 cycles, a group of loads 900.
 
 Counts are of the small problem. Where throughput counts bytes they grow with the problem's work, where it counts
 operations with the blocks and what each has to do (`lab/store/scores.py`). The CPU executes PTX: what SASS has more or

@@ -16,7 +16,8 @@ arithmetic
     experiments/micro/pipes: fma 107, integer 63, special 16, convert 32, float64 57.
 tensor cores
     Multiply-adds of the matrix instructions at the rates of `lab.hardware.gpus.Architecture.tensor_lanes`, of which
-    mma.sync reaches a part on sm_90; and wgmma at the clock that the GPU keeps while it takes so much power.
+    mma.sync and wgmma each reach a part on sm_90; wgmma also at the clock that the GPU keeps while it takes so much
+    power.
 load/store units
     Memory instructions, one of 32 lanes a cycle.
 shared memory
@@ -43,10 +44,11 @@ local memory
 latency
     What a block waits for, over the blocks that an SM holds at once, so that occupancy hides it: what its warps would
     need alone, by the order and the scheduling bits of their SASS (`lab.predict.chains`), and 350 cycles for its start
-    and end; blocks of more than 8 warps take 22 % more for each doubling. A global load takes 900 cycles from DRAM, 502
-    from L2 and 55 from L1, as long as the last line of those that are waited for together. Records without chains: 900
-    for each group of global loads, as large as the hot region's; 20 for a barrier, 24 for a shuffle, 4 for each
-    instruction (Jia et al., arXiv 1804.06826).
+    and end. Warps that meet at barriers also wait for each other's mma.sync on their sub-partition. Blocks of more than
+    8 warps take 22 % more for each doubling. A global load takes 900 cycles from DRAM, 502 from L2 and 55 from L1, as
+    long as the last line of those that are waited for together; a warp waits for no more loads than the CPU executed.
+    Records without chains: 900 for each group of global loads, as large as the hot region's; 20 for a barrier, 24 for a
+    shuffle, 4 for each instruction (Jia et al., arXiv 1804.06826).
 
 Blocks that loop over the data make whole passes. All of these times are of the block that makes most; those of the
 whole GPU are not, but for DRAM's, which the last blocks do not keep busy.
@@ -386,7 +388,7 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
         made["L1"] += requests / machine.l1_lines * share
         made["L2 reads"] += past * work.spilled.loads * LINE_BYTES / machine.l2_read_bytes * share
         made["L2 writes"] += past * work.spilled.stores * LINE_BYTES / machine.store_bytes * share
-    chain = _alone(machine, work, least) + machine.block_latency
+    chain = _alone(machine, work, least) + _queueing(gpu, machine, work) + machine.block_latency
     chain *= 1 + machine.large_block_loss * max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
     made["latency"] = chain * fullest / min(max(1, work.blocks_per_sm), fullest)
     return made
@@ -394,12 +396,26 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
 
 def _multiplying(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:
     """Return the cycles, at the highest clock, that one SM's tensor cores would take for the whole launch."""
+    alone, together = (_documented(gpu, made) for made in (work.products, work.group_products))
+    return alone / machine.warp_products + together / (machine.group_products * machine.tensor_clock)
+
+
+def _queueing(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:
+    """Return the cycles that a warp waits for the matrix instructions of its block's other warps.
+
+    Warps that meet at barriers multiply at the same time, those of a sub-partition one after the other. A warp's own
+    instructions are on its chain; those of four warps together (wgmma) keep no warp from going on.
+    """
+    if work.chain is None or work.chain.barriers < 1:
+        return 0.0
+    others = max(0.0, 1 - gpu.architecture.sub_partitions / work.warps_per_block)
+    return others * _documented(gpu, work.products) / machine.warp_products / work.blocks
+
+
+def _documented(gpu: Gpu, products: Mapping[str, float]) -> float:
+    """Return the cycles of one SM's tensor cores for some multiply-adds at the documented rates."""
     lanes = gpu.architecture.tensor_lanes
-    alone, together = (
-        sum(n / lanes[elements] for elements, n in made.items() if elements in lanes)
-        for made in (work.products, work.group_products)
-    )
-    return alone / machine.warp_products + together / machine.tensor_clock
+    return sum(n / lanes[elements] for elements, n in products.items() if elements in lanes)
 
 
 def _fetching(machine: SmLatencies, work: LaunchWork, blocks: int) -> float:
@@ -417,7 +433,7 @@ def _alone(machine: SmLatencies, work: LaunchWork, least: float) -> float:
     if chain is not None:
         return (
             chain.stalls
-            + chain.global_loads * _load_latency(machine, work, chain, least)
+            + _waited_loads(work, chain) * _load_latency(machine, work, chain, least)
             + chain.atomics * machine.l2_latency
             + chain.local_loads * _local_latency(machine, work.spilled)
             + chain.shared_loads * machine.shared_latency
@@ -431,6 +447,14 @@ def _alone(machine: SmLatencies, work: LaunchWork, least: float) -> float:
         + work.by_class.get(C.SHUFFLE, 0.0) * each * machine.shuffle_cycles
         + work.instructions * each * machine.dependent_cycles
     )
+
+
+def _waited_loads(work: LaunchWork, chain: WarpChain) -> float:
+    """Return how many global loads a warp waits for one after the other: no more than it executes.
+
+    The chain is that of the text, which also has the loads of paths that are seldom taken, as at the edge of a tile.
+    """
+    return min(chain.global_loads, work.load_requests / (work.blocks * work.warps_per_block))
 
 
 def _local_latency(machine: SmLatencies, spilled: Spilled | None) -> float:
@@ -447,10 +471,10 @@ def _load_latency(machine: SmLatencies, work: LaunchWork, chain: WarpChain, leas
     Lines are taken to be in L1 independently of each other, as often as sectors are, and so in L2. Of what L1 misses,
     `least` bytes come from DRAM.
     """
-    served = work.fetched
-    if served is None or not work.load_sectors or not chain.global_loads:
+    served, waits = work.fetched, _waited_loads(work, chain)
+    if served is None or not work.load_sectors or not waits:
         return machine.global_latency
-    lines = max(1.0, served.lines / (work.blocks * work.warps_per_block * chain.global_loads))
+    lines = max(1.0, served.lines / (work.blocks * work.warps_per_block * waits))
     missed = min(1.0, served.likely / work.load_sectors)
     distant = min(missed, least / (SECTOR_BYTES * work.load_sectors))
     in_l1: float = (1 - missed) ** lines

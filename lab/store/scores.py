@@ -2,8 +2,11 @@
 
 Where throughput counts operations, what is executed outside of loops grows with the number of blocks, and what is
 executed in loops also with the work that each block has, by a factor that all compared variants share of which the same
-sizes were executed: the least ``work ratio / block ratio`` among them. Such kernels compute whole tiles, also where the
-small problem fills them only in part.
+sizes were executed: the least ``work ratio / block ratio`` among them, and of matrix products no more than k grows.
+Such kernels compute whole tiles, also where the small problem fills them only in part.
+
+There, asynchronous copies before a loop that asks for more of them fill the first stages of a ring. They grow as the
+loop does: of a small problem they may be all copies, while a large one has as many in each step of its loop.
 
 Where throughput counts bytes, threads beyond the data do nothing. Then what is executed in loops grows with the work,
 and what is executed outside of loops by as much less as the factor above says.
@@ -106,17 +109,39 @@ def _scored(
     """Score the variants of one problem whose work grows by `work`."""
     growth: dict[tuple[Scalar, ...], float] = {}
     for variant, (record, steps) in known.items():
-        for step in steps:
-            sizes, one = _counted_sizes(record), work[variant] / step.blocks_ratio
+        for step in filter(_multiplies, steps):
+            sizes, one = _counted_sizes(record), min(work[variant] / step.blocks_ratio, _deeper(record))
             growth[sizes] = min(growth.get(sizes, one), one)
     found = {}
     for variant, (record, steps) in known.items():
         gpu = _gpu(record)
         if gpu is not None:
-            shared = max(1.0, growth[_counted_sizes(record)])
+            shared = max(1.0, growth.get(_counted_sizes(record), 1.0))
             launches = [_launch(record, step, work[variant], shared) for step in steps]
             found[variant] = score(gpu, launches, record.bytes_moved)
     return found
+
+
+def _multiplies(step: _Step) -> bool:
+    """Whether a launch does the work of its problem: all do but those of a sequence that lay operands out anew.
+
+    The blocks of the latter do not get deeper with the problem.
+    """
+    executed = step.small.executed or _NOTHING
+    return step.bytes_moved is None or any(executed.warps_by_class.get(cls, 0) for cls in (C.FMA, C.MMA))
+
+
+def _deeper(record: VariantRecord) -> float:
+    """How much deeper a matrix product is than the one that was executed; infinite for what has no sizes m, n and k.
+
+    Blocks that stay have several tiles of the real problem each. Where all variants are of that kind, the ratio of work
+    and blocks does not tell the depth of a tile from the number of tiles.
+    """
+    assert record.emulation is not None  # noqa: S101 - its launches have counts
+    real, small = record.problem, record.emulation.counted.problem
+    if not all(isinstance(sizes.get(name), int) for sizes in (real, small) for name in ("m", "n", "k")):
+        return math.inf
+    return int(real["k"]) / max(1, int(small["k"]))
 
 
 def _counted_sizes(record: VariantRecord) -> tuple[Scalar, ...]:
@@ -236,8 +261,14 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         whole, part, hot = of(executed), of(within), min(of(deepest), of(within))
         return outside * made.outside * (whole - part) + made.inside * (inside * hot + around * (part - hot))
 
+    # the copies before a loop are the first of those that it goes on with: a small problem may have no others
+    ring = record.merit is Merit.TFLOPS and _copies_on(step.ptx)
+
     def traffic(keys: tuple[str, ...], figure: str, made: Expansions = AS_PTX) -> float:
-        return scaled(lambda done: sum(getattr(done.memory.get(key, _NONE), figure) for key in keys), made)
+        def of(key: str) -> Callable[[ExecutedCounts], float]:
+            return lambda done: getattr(done.memory.get(key, _NONE), figure)
+
+        return sum(inside * of(key)(executed) if ring and key in _COPIED else scaled(of(key), made) for key in keys)
 
     within = looped or _NOTHING
     deepest = step.small.hot_loop or within
@@ -284,6 +315,12 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
 
 def _of_class(cls: str) -> Callable[[ExecutedCounts], float]:
     return lambda done: done.warps_by_class.get(cls, 0)
+
+
+def _copies_on(ptx: KernelMix | None) -> bool:
+    """Whether a loop of the PTX asks for asynchronous copies."""
+    loops = ptx.loops if ptx is not None else ()
+    return any(loop.counts.by_class.get(cls, 0) for loop in loops for cls in (C.CP_ASYNC, C.BULK_COPY))
 
 
 def _nests(ptx: KernelMix | None) -> bool:
@@ -390,6 +427,8 @@ _MERGED: Final = (C.LD_SHARED, C.LD_GLOBAL, C.INTEGER, C.COMPARE, C.CONVERT, C.S
 _NONE: Final = MemoryCount()
 _NOTHING: Final = ExecutedCounts(0, 0, {}, {}, {}, {}, {})
 _LOADS: Final = ("global.load", "global.copy")
+_COPIED: Final = ("global.copy", "shared.copy")
+"""Both sides of asynchronous copies."""
 
 
 def _together(sass: KernelMix | None) -> float:

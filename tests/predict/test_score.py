@@ -66,7 +66,8 @@ def test_occupancy_hides_latency_and_loads_that_go_together_share_it():
 def test_the_order_of_instructions_says_how_long_a_warp_takes_alone():
     machine = H200.latencies
     chain = WarpChain(100, 400.0, 2, atomics=6, local_loads=7, shared_loads=3, barriers=4, others=5)
-    found = score(H200, [replace(WORK, chain=chain)], 0).resources["latency"]
+    loads = 2.0 * WORK.blocks * WORK.warps_per_block
+    found = score(H200, [replace(WORK, chain=chain, load_requests=loads)], 0).resources["latency"]
     alone = 400 + 2 * machine.global_latency + 3 * machine.shared_latency + 4 * machine.block_barrier
     alone += 5 * machine.special_cycles + 6 * machine.l2_latency + 7 * machine.l1_latency + machine.block_latency
     assert found == pytest.approx(alone * 64 / 8 / CLOCK)
@@ -86,10 +87,37 @@ def test_loads_take_as_long_as_the_last_of_their_lines(missed, lines, distant, i
     machine, warps = H200.latencies, WORK.blocks * WORK.warps_per_block
     sectors = 4.0 * lines * warps
     served = Fetched(2 * lines * warps, missed * sectors, 0, sectors)  # two groups of loads, `lines` each
-    work = replace(WORK, chain=WarpChain(1, 0.0, global_loads=2), load_requests=1.0, load_sectors=sectors)
+    work = replace(WORK, chain=WarpChain(1, 0.0, global_loads=2), load_requests=2.0 * warps, load_sectors=sectors)
     found = score(H200, [replace(work, fetched=served)], round(32 * distant * sectors)).resources["latency"]
     each = in_l1 * machine.l1_latency + (in_l2 - in_l1) * machine.l2_latency + (1 - in_l2) * machine.global_latency
     assert found == pytest.approx((2 * each + machine.block_latency) * 64 / 8 / CLOCK)
+
+
+def test_a_warp_waits_for_no_more_loads_than_it_executes():
+    """The text has four loads one behind the other; three of them are on a path that was not taken."""
+    machine, warps = H200.latencies, WORK.blocks * WORK.warps_per_block
+    work = replace(WORK, chain=WarpChain(1, 0.0, global_loads=4), load_requests=1.0 * warps)
+    found = score(H200, [work], 0).resources["latency"]
+    assert found == pytest.approx((machine.global_latency + machine.block_latency) * 64 / 8 / CLOCK)
+
+
+def test_warps_that_meet_at_barriers_wait_for_each_others_products():
+    """Eight warps are two a sub-partition: each waits for the products of one other, half of its block's."""
+    made = {"float16": 2048.0 * 1000 * WORK.blocks}  # 1000 cycles a block at the documented rate
+    chain = WarpChain(1, 0.0, barriers=2)
+    works = (
+        replace(WORK, chain=chain, products=made),
+        replace(WORK, chain=chain, group_products=made),
+        replace(WORK, chain=replace(chain, barriers=0.0), products=made),
+    )
+    meeting, together, apart = (score(H200, [work], 0).resources["latency"] * CLOCK * 8 / 64 for work in works)
+    machine = H200.latencies
+    assert apart == pytest.approx(machine.block_latency)
+    assert together == pytest.approx(machine.block_latency + 2 * machine.block_barrier)
+    assert meeting == pytest.approx(together + 500 / machine.warp_products)
+    assert score(H200, [replace(works[0], warps_per_block=4)], 0).resources[
+        "latency"
+    ] * CLOCK * 8 / 64 == pytest.approx(together)
 
 
 def test_spills_go_as_far_as_the_caches_do_not_hold_them():

@@ -11,7 +11,7 @@ from lab.measured.timing import Merit
 from lab.predict.score import KernelScore, score
 from lab.store.figures import Basis, response_of, tied_with_best
 from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord, SampleRecord, Status
-from lab.store.scores import _launch, _steps, lean, rate, scores, scores_of_problem
+from lab.store.scores import _launch, _multiplies, _steps, lean, rate, scores, scores_of_problem
 
 SMALL, LARGE = (4, 1, 1), (4096, 1, 1)
 
@@ -218,6 +218,40 @@ def test_a_loop_over_tiles_grows_with_them_and_the_loop_inside_with_the_work(til
     assert found.instructions == pytest.approx(900 * 33 * 16 + 100 * 33)
 
 
+def test_tiles_of_a_product_grow_with_k_where_all_variants_have_blocks_that_stay(tiled):
+    (step,) = _steps(tiled)
+    done = replace(tiled.emulation, problem={"m": 16, "n": 16, "k": 16})
+    product = replace(tiled, problem={"m": 256, "n": 256, "k": 256}, emulation=done)
+    by_depth = score(gpu_for("H200"), [_launch(tiled, step, 4096.0, 16.0)], product.bytes_moved)
+    assert scores([product])[tiled.variant].resources == pytest.approx(by_depth.resources)
+    without_sizes = scores([tiled])[tiled.variant].resources
+    assert without_sizes["issue slots"] != pytest.approx(by_depth.resources["issue slots"])
+
+
+@pytest.mark.parametrize(("made", "counts"), [({}, False), ({"fma": 1}, True)])
+def test_blocks_of_a_launch_that_multiplies_nothing_do_not_say_how_deep_a_tile_gets(tiled, made, counts):
+    (step,) = _steps(tiled)
+    executed = replace(matrix_loops(1000, 64), warps_by_class=made)
+    packing = replace(step, bytes_moved=1024, small=replace(step.small, executed=executed))
+    assert _multiplies(step)
+    assert _multiplies(packing) is counts
+
+
+def test_copies_that_fill_a_ring_before_the_loop_grow_as_the_loop_does(tiled):
+    """The small problem has no more steps than the ring has stages: its loop asks for no copies."""
+    copied = {"global.copy": MemoryCount(requests=10, sectors=40, bytes_used=1280)}
+    (step,) = _steps(tiled)
+    executed = replace(matrix_loops(1000, 64), memory=copied)
+    step = replace(step, small=replace(step.small, executed=executed))
+    outside = _launch(tiled, step, 4096.0, 16.0)
+    assert step.ptx is not None
+    outer, hot = step.ptx.loops
+    hot = replace(hot, counts=replace(hot.counts, by_class={**hot.counts.by_class, "cp.async": 2}))
+    ring = _launch(tiled, replace(step, ptx=replace(step.ptx, loops=(outer, hot))), 4096.0, 16.0)
+    assert [outside.load_sectors, ring.load_sectors] == pytest.approx([40 * 33, 40 * 4096])
+    assert ring.instructions == outside.instructions
+
+
 def test_tiles_that_reach_beyond_the_small_problem_are_filled_at_the_real_size(tiled):
     half = replace(tiled, emulation=replace(tiled.emulation, flops=tiled.emulation.flops // 2))
     (step,) = _steps(half)
@@ -241,5 +275,5 @@ def test_products_of_warpgroups_take_them_at_the_clock_that_they_leave(tiled):
         name: score(gpu_for(name), [replace(found, products={}, group_products={"float16": 1e12})], 0)
         for name in ("H200", "B200")
     }
-    assert seconds["H200"].resources["tensor cores"] == pytest.approx(1e12 / 132 / 2048 / 0.75 / 1.98e9)
+    assert seconds["H200"].resources["tensor cores"] == pytest.approx(1e12 / 132 / (0.898 * 2048) / 0.75 / 1.98e9)
     assert seconds["B200"].resources["tensor cores"] == pytest.approx(1e12 / 132 / 4096 / 1.965e9)
