@@ -102,15 +102,17 @@ def matrix_products(opcodes: Mapping[str, int]) -> dict[str, float]:
 
 
 def pipe_cycles(opcode: str) -> float:
-    """Return the cycles that a matrix instruction keeps a quarter of an SM busy: 512 multiply-adds take one on sm_90.
+    """Return the cycles that a matrix instruction keeps a quarter of an SM busy on sm_90, at its documented rates.
 
     At least 1, which is also the answer for what `matrix_product` does not know.
     """
     product = matrix_product(opcode)
-    return 1.0 if product is None else max(1.0, product.multiply_adds / _A_CYCLE)
+    return 1.0 if product is None else max(1.0, product.multiply_adds / _A_CYCLE[product.elements])
 
 
-_A_CYCLE: Final = 512
+_A_CYCLE: Final[Mapping[str, int]] = {FLOAT16: 512, TF32: 256, FLOAT8: 1024, INT8: 1024, FLOAT64: 32}
+"""Multiply-adds of a quarter of an SM of sm_90 in a cycle, as `lab.hardware.gpus` has them of a whole one."""
+
 _Found = tuple[tuple[int, int, int], str, bool]
 
 

@@ -1,5 +1,6 @@
 import pytest
 
+from lab.hardware.gpus import ARCHITECTURES
 from lab.isa.matrix import MatrixProduct, matrix_product, matrix_products, pipe_cycles
 
 
@@ -9,6 +10,7 @@ from lab.isa.matrix import MatrixProduct, matrix_product, matrix_products, pipe_
         ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", (16, 8, 16), "float16"),
         ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", (16, 8, 16), "float16"),
         ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", (16, 8, 8), "tf32"),
+        ("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32", (16, 8, 4), "tf32"),
         ("mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.u8.s32", (16, 8, 32), "int8"),
         ("mma.sync.aligned.m16n8k32.row.col.f16.e4m3.e5m2.f16", (16, 8, 32), "float8"),
         ("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", (8, 8, 4), "float64"),
@@ -18,6 +20,7 @@ from lab.isa.matrix import MatrixProduct, matrix_product, matrix_products, pipe_
         ("wmma.mma.sync.aligned.row.col.m32n8k16.s32.s8.s8.s32", (32, 8, 16), "int8"),
         ("HMMA.16816.F32.BF16", (16, 8, 16), "float16"),
         ("HMMA.1688.F32.TF32", (16, 8, 8), "tf32"),
+        ("HMMA.1684.F32.TF32", (16, 8, 4), "tf32"),
         ("IMMA.16832.S8.S8", (16, 8, 32), "int8"),
         ("DMMA.8x8x4", (8, 8, 4), "float64"),
         ("DMMA.884", (8, 8, 4), "float64"),
@@ -73,6 +76,16 @@ def test_products_add_up_by_type():
     assert matrix_products({"HMMA.16816.F32": 2, "UTCHMMA": 1}) == {}
 
 
-def test_an_instruction_takes_at_least_a_cycle():
+def test_an_instruction_takes_the_cycles_of_its_type():
     assert pipe_cycles("HGMMA.64x256x16.F32") == 128
-    assert pipe_cycles("DMMA.8x8x4") == pipe_cycles("UTCHMMA") == 1
+    of_32_bytes = ("HMMA.16816.F32.BF16", "HMMA.1688.F32.TF32", "IMMA.16832.S8.S8")
+    assert {pipe_cycles(opcode) for opcode in of_32_bytes} == {4}
+    assert pipe_cycles("DMMA.8x8x4") == 8
+    rates = ARCHITECTURES["sm_90"].tensor_lanes
+    for opcode in ("HMMA.16816.F32", "HMMA.1688.F32.TF32", "QGMMA.64x64x32.F32", "IMMA.16832.S8.S8", "DMMA.8x8x4"):
+        product = matrix_product(opcode)
+        assert pipe_cycles(opcode) == product.multiply_adds / (rates[product.elements] / 4)
+
+
+def test_an_instruction_takes_at_least_a_cycle():
+    assert pipe_cycles("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32") == pipe_cycles("UTCHMMA") == 1

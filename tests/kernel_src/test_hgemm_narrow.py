@@ -1,4 +1,4 @@
-"""Products of TF32, of floats of eight bits and of int8 on the ladder, executed on the CPU."""
+"""Products of TF32, of floats of eight bits and of int8 on the rungs with wgmma, executed on the CPU."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from lab.store.model import EmulationRecord
 
 Case = tuple[str, dict[str, Scalar], dict[str, Scalar]]
 SMALL: dict[str, Scalar] = {"block_m": 64, "stages": 2}
+WARP: dict[str, Scalar] = {"block_m": 32, "block_n": 32, "warp_m": 32, "warp_n": 16}
 CASES: dict[str, Case] = {  # template, parameters, problem
     "tf32": (
         "v6_persistent", {**SMALL, "block_k": 32, "blocks": 1},
@@ -32,6 +33,21 @@ CASES: dict[str, Case] = {  # template, parameters, problem
         "v8_epilogue", {**SMALL, "block_k": 128, "blocks": 2},
         {"m": 70, "n": 256, "k": 99, "dtype": "int8", "layout": "nt", "ldc": 72},
     ),
+    "fragments": ("v0_fragments", {"warp_m": 8, "warp_n": 16}, {"m": 15, "n": 17, "k": 31, "dtype": "int8"}),
+    "words": (
+        "v1_ldmatrix", {**WARP, "block_k": 64}, {"m": 30, "n": 33, "k": 67, "lda": 70, "ldb": 80, "dtype": "int8"},
+    ),
+    "warp tf32": (
+        "v2_stages", {**WARP, "block_k": 16, "stages": 2},
+        {"m": 40, "n": 36, "k": 52, "dtype": "float32", "precision": "tf32", "layout": "nn"},
+    ),
+    "warp int8": (
+        "v2_stages", {**WARP, "block_k": 64, "stages": 2},
+        {"m": 48, "n": 32, "k": 208, "dtype": "int8", "layout": "nn"},
+    ),
+    "warp int8, B": (
+        "v1_ldmatrix", {**WARP, "block_k": 32}, {"m": 30, "n": 36, "k": 64, "dtype": "int8", "layout": "tt"},
+    ),
 }  # fmt: skip
 WRONG = "wrong result"
 FAULTS = [  # case, what is wrong, text in its place, kind of the finding
@@ -50,6 +66,22 @@ FAULTS = [  # case, what is wrong, text in its place, kind of the finding
     ("turned", "bytes changed places", "0x7362", "0x7632", WRONG),
     ("turned", "read beyond k", "if (p + s >= k) continue;", "", "out-of-bounds"),
     ("turned", "words that are not aligned", "leading % 4 == 0", "true", "misaligned"),
+    ("fragments", "bytes of a word mixed up", "<< 8 * q", "<< 16 * q", WRONG),
+    ("fragments", "read beyond k", "p + q < k", "true", "out-of-bounds"),
+    ("words", "bytes of a word mixed up", "<< s % 4 * 8", "<< s % 2 * 8", WRONG),
+    ("words", "pieces that are not aligned", "count == 16 && leading % 16 == 0", "count == 16", "misaligned"),
+    ("words", "steps of 16-bit elements along k", "p + upper * 2", "p + upper", WRONG),
+    ("warp tf32", "an element for its piece", "piece[row % 4]", "piece[0]", WRONG),
+    ("warp tf32", "lines in another order", "l % 2 * 4 + l % 8 / 2", "l % 8", WRONG),
+    ("warp tf32", "rows for halves of k", "<ATile, 2, 1>", "<ATile, 1, 2>", WRONG),
+    ("warp tf32", "no wait", "cp.async.wait_group 0;", "cp.async.wait_group 1;", "async-not-waited"),
+    ("warp tf32", "no barrier", "__syncthreads();  // the tiles", "// the tiles", "shared-race"),
+    ("warp int8", "without signs", "s32.s8.s8.s32", "s32.u8.u8.s32", WRONG),
+    ("warp int8", "the other neighbour", "0x7531", "0x6420", WRONG),
+    ("warp int8", "lines in another order", "l % 8 / 2 * 4 + l / 8 % 2 * 2 + l % 2", "l % 16", WRONG),
+    ("warp int8, B", "columns as of 16 bits", "row * 2 + s", "row + s * 8", WRONG),
+    ("warp int8", "rows as of 16 bits", "r / 2 * 16 + place * 4 + r % 2 * 2", "r * 8 + place * 2", WRONG),
+    ("warp int8", "half the bytes", "count * 1)", "count / 2)", WRONG),
 ]
 
 

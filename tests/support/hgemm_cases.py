@@ -84,9 +84,21 @@ PROMOTED: dict[str, tuple[str, dict[str, Scalar]]] = {
 """Rungs that add up sums of 13 bits in FP32, for problems that name no precision."""
 
 
-def narrow(given: dict[str, Scalar], dtype: str) -> dict[str, Scalar]:
-    """Return parameters of a rung from v3 on with tiles that are as deep in bytes as those of 16-bit elements."""
-    return {**given, "block_k": int(given.get("block_k", 64)) * 2 // ELEMENT_BYTES[dtype]}
+WARPS = {key: setting for key, setting in SETTINGS.items() if setting[0] < "v3" and setting[0].startswith("v")}
+"""Rungs whose matrix instructions are those of a warp (mma.sync)."""
+
+WARP_TYPES = (("float32", "float32", "tf32"), ("int8", "int32", ""))
+"""What these multiply beside 16 bits, as in `NARROW`."""
+
+
+def narrow(given: dict[str, Scalar], dtype: str, usual: int = 64) -> dict[str, Scalar]:
+    """Return parameters with tiles as deep in bytes as those of 16-bit elements, which are `usual` or given."""
+    return {**given, "block_k": int(given.get("block_k", usual)) * 2 // ELEMENT_BYTES[dtype]}
+
+
+def narrow_warps(name: str, given: dict[str, Scalar], dtype: str) -> dict[str, Scalar]:
+    """Return parameters of a rung below v3 as `narrow` does; v0 has no tiles."""
+    return given if rung(name) == 0 else narrow(given, dtype, usual=32)
 
 
 def template(name: str) -> front_matter.Template:

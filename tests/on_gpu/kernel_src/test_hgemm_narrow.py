@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from gpu_support import CHECK
-from hgemm_cases import NARROW, PROMOTED, SETTINGS, narrow, problems, template
+from hgemm_cases import NARROW, PROMOTED, SETTINGS, WARP_TYPES, WARPS, narrow, narrow_warps, problems, template
 
 from lab.gpu.process.job import Job, Policy
 from lab.hardware.gpus import from_description
@@ -22,10 +22,10 @@ LARGE = {"m": 1031, "n": 773, "k": 517, "lda": 528, "ldb": 528, "ldc": 1032, "al
 BESIDE = Policy(warmup_ms=1.0, rewarm_ms=1.0, budget_s=0.02, baseline="cublas", timeout_s=30.0)
 
 
-def job(description, name, given, problem):
+def job(description, name, given, problem, arch="sm_90a"):
     instance = Instance.of(template(name), given, problem)
     assert instance.unmet() is None
-    built = build(toolchain("nvrtc"), CompileRequest(instance.source, "kernel.cu", "sm_90a"), Cache(default_folder()))
+    built = build(toolchain("nvrtc"), CompileRequest(instance.source, "kernel.cu", arch), Cache(default_folder()))
     known = BuiltLaunch.of(built.build, Residency(from_description(description), built.build.resources))
     return Job(name, built.build.cubin, instance.launches.built(known), "gemm", problem)
 
@@ -37,9 +37,13 @@ def hopper(session):
     return description
 
 
-def large(dtype, out_dtype, precision):
+def large(dtype, out_dtype, precision, *, layout="tn"):
+    """Return a problem of many tiles, whose columns begin at multiples of 16 bytes."""
     named = {"precision": precision} if precision else {}
-    return operator("gemm").problem({**LARGE, "layout": "tn", "dtype": dtype, "out_dtype": out_dtype, **named})
+    leading = {"lda": 1040} if layout[0] == "n" else {}
+    leading |= {"ldb": 784} if layout[1] == "t" else {}
+    shape = {**LARGE, **leading, "layout": layout}
+    return operator("gemm").problem({**shape, "dtype": dtype, "out_dtype": out_dtype, **named})
 
 
 CASES = [
@@ -58,6 +62,21 @@ def test_every_rung_is_right(session, name, given, types):
     failures = []
     for problem in (*problems(name, "tn", *types), large(*types)):
         failure = session.run(job(description, name, given, problem), CHECK).failure
+        failures += [f"{problem}: {failure.stage}: {failure.reason}"] if failure else []
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("types", WARP_TYPES, ids=lambda types: types[0])
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize(("name", "given"), WARPS.values(), ids=WARPS)
+def test_every_rung_of_mma_is_right(session, name, given, layout, types):
+    description = session.start()
+    if int(description.arch.removeprefix("sm_").rstrip("af")) < 80:
+        pytest.skip(f"{description.arch} has no mma.sync of these types")
+    failures = []
+    for problem in (*problems(name, layout, *types), large(*types, layout=layout)):
+        one = job(description, name, narrow_warps(name, given, types[0]), problem, description.arch)
+        failure = session.run(one, CHECK).failure
         failures += [f"{problem}: {failure.stage}: {failure.reason}"] if failure else []
     assert not failures, "\n".join(failures)
 
