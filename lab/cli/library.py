@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import tempfile
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lab.base.errors import UserError
+from lab.base.errors import Location, UserError
 
 if TYPE_CHECKING:
     from lab.base.sizes import Size
@@ -196,16 +199,38 @@ def _write(rows: list[CheckedSize], folder: Path, title: str) -> None:
 
 @commands.command()
 def pack(
-    run: Annotated[Path, typer.Argument(help="Folder of a tuning run.", show_default=False)],
+    place: Annotated[
+        str, typer.Argument(help="Folder of a tuning run; or archives, to emit their C again.", show_default=False)
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the archives.", show_default=False)],
 ) -> None:
-    """Pack every library of a tuning run as an archive, which `lab.dispatch.load` reads as it is."""
+    """Pack every library of a tuning run as an archive, which `lab.dispatch.load` reads as it is.
+
+    Archives, or a library that comes with lab, are packed again with the C and Python that this version emits.
+    """
+    from lab.library import archive, emit
+
+    for one in _to_pack(place):
+        cubins = {kernel.name: one.cubins[kernel.cubin] for kernel in one.library.kernels if kernel.cubin in one.cubins}
+        if len(cubins) < len(one.library.kernels):
+            missing = next(kernel.cubin for kernel in one.library.kernels if kernel.name not in cubins)
+            raise UserError("the machine code of a kernel is missing", at=Location(one.place), found=missing)
+        made = output / f"{one.library.name}{archive.SUFFIX}"
+        if one.place.is_dir():
+            archive.pack(one.place, made)
+        else:
+            with tempfile.TemporaryDirectory() as temporary:
+                emit.write(one.library, cubins, Path(temporary))
+                archive.pack(Path(temporary), made)
+        typer.echo(f"{made}: {made.stat().st_size} bytes")
+
+
+def _to_pack(place: str) -> Iterator[StoredLibrary]:
     from lab.library import archive
 
-    found = sorted({file.parent for file in run.glob("*/*.json") if file.stem == file.parent.name})
-    if not found:
-        raise UserError("the run wrote no library", found=str(run), accepted="a folder of `lab tune` with `library:`")
-    for folder in found:
-        made = output / f"{folder.name}{archive.SUFFIX}"
-        archive.pack(folder, made)
-        typer.echo(f"{made}: {made.stat().st_size} bytes")
+    folders: list[Path | str] = sorted({file.parent for file in Path(place).glob("*/*.json") if file.stem == file.parent.name})
+    try:
+        yield from chain.from_iterable(map(archive.stored, folders or [place]))
+    except UserError as error:
+        accepted = "a folder of `lab tune` with `library:`, a library's folder, archives, or a shipped library's name"
+        raise UserError("there is no library to pack", found=place, accepted=accepted) from error

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -80,7 +81,31 @@ def test_pack_writes_an_archive_of_every_library_which_can_be_explained(folder: 
 def test_a_run_without_a_library_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["library", "pack", str(tmp_path), "-o", str(tmp_path / "packed")])
     assert isinstance(result.exception, UserError)
-    assert "the run wrote no library" in str(result.exception)
+    assert "there is no library to pack" in str(result.exception)
+
+
+def test_archives_are_packed_again_with_the_c_of_today(folder: Path, tmp_path: Path) -> None:
+    """The machine code and the logic stay; C that an earlier version emitted does not."""
+    older = shutil.copytree(folder, tmp_path / "older")
+    name = folder.name
+    (older / f"{name}.c").write_text("emitted long ago")
+    told("pack", older, "-o", tmp_path / "packed")
+    told("pack", tmp_path / "packed", "-o", tmp_path / "again")
+    told("pack", folder, "-o", tmp_path / "fresh")
+    packed, again, fresh = (tmp_path / one / f"{name}.tar.xz" for one in ("packed", "again", "fresh"))
+    assert packed.read_bytes() != fresh.read_bytes()
+    assert again.read_bytes() == fresh.read_bytes()
+
+
+def test_a_library_without_machine_code_is_not_packed(folder: Path, tmp_path: Path) -> None:
+    without = shutil.copytree(folder, tmp_path / "without")
+    cubin = min(without.glob("*.cubin"))
+    cubin.unlink()
+    result = CliRunner().invoke(app, ["library", "pack", str(without), "-o", str(tmp_path / "packed")])
+    assert isinstance(result.exception, UserError)
+    assert "the machine code of a kernel is missing" in str(result.exception)
+    assert cubin.name in str(result.exception)
+    assert not (tmp_path / "packed").exists()
 
 
 def test_check_times_random_sizes_and_writes_table_and_map(folder: Path, tmp_path: Path, gpu: Played) -> None:
