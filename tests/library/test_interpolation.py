@@ -15,10 +15,9 @@ from lab.library.arrays import blocks
 from lab.library.grid import Grid
 from lab.library.interpolation import LEAST_TIMES, Stair, fill, waves
 from lab.library.tree import build, evaluate
-from lab.store.tuning_model import ProblemType
+from lab.operators.gemm import GemmProblem
 from lab.templates import front_matter as kernels
 from lab.templates.instance import Instance
-from lab.tuning.product import product
 
 SMS = 132
 NAMES = {f"tile_{a}x{b}": (a, b) for a, b in TILES}
@@ -195,7 +194,9 @@ def test_blocks_are_those_of_the_largest_launch(name, given, layout):
     rng = np.random.default_rng(5)
     sizes = np.exp(rng.uniform(0, np.log(9000), size=(30, 3))).astype(np.int64)
     for (m, n, k), found in zip(sizes.tolist(), blocks(made, sizes).tolist(), strict=True):
-        problem = product(ProblemType("float32", layout), (m, n, k))
+        problem = GemmProblem.of(
+            {"m": m, "n": n, "k": k, "dtype": "float32", "layout": layout, "alpha": 1.0, "beta": 1.0}
+        )
         steps = Instance(template, parameters, problem).launches.steps
         assert found == max(int(np.prod(step.grid)) for step in steps), (m, n, k)
 
