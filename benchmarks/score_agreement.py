@@ -380,7 +380,10 @@ again on the CPU (`benchmarks/estimate_again.py --counts`), since their records 
 def main() -> None:
     """Write the page."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    PAGE.write_text(text({name: points_of(name) for name in REPORTS}), encoding="utf-8")
+    points = {name: points_of(name) for name in REPORTS}
+    PAGE.write_text(text({name: found for name, found in points.items() if found}), encoding="utf-8")
+    for name in (name for name, found in points.items() if not found):
+        print(f"{name} is left out: it was measured without being executed on the CPU")
     print(PAGE)
 
 

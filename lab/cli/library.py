@@ -228,7 +228,9 @@ def pack(
 def _to_pack(place: str) -> Iterator[StoredLibrary]:
     from lab.library import archive
 
-    folders: list[Path | str] = sorted({file.parent for file in Path(place).glob("*/*.json") if file.stem == file.parent.name})
+    folders: list[Path | str] = sorted(
+        {file.parent for file in Path(place).glob("*/*.json") if file.stem == file.parent.name}
+    )
     try:
         yield from chain.from_iterable(map(archive.stored, folders or [place]))
     except UserError as error:

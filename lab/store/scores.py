@@ -50,6 +50,8 @@ _PERSISTENT: Final = 0.25
 _NESTED: Final = 0.5
 """The same where the hot loop is in another loop: few tiles for each block look much like tiles that the small problem
 fills in part."""
+_ALIKE: Final = 0.05
+"""How far the growth of a product's operations may be from that of m n k: a bias or beta adds a few of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ def _scored(
     growth: dict[tuple[Scalar, ...], float] = {}
     for variant, (record, steps) in known.items():
         for step in filter(_multiplies, steps):
-            sizes, one = _counted_sizes(record), min(work[variant] / step.blocks_ratio, _deeper(record))
+            sizes, one = _counted_sizes(record), min(work[variant] / step.blocks_ratio, _deeper(record, work[variant]))
             growth[sizes] = min(growth.get(sizes, one), one)
     found = {}
     for variant, (record, steps) in known.items():
@@ -131,17 +133,22 @@ def _multiplies(step: _Step) -> bool:
     return step.bytes_moved is None or any(executed.warps_by_class.get(cls, 0) for cls in (C.FMA, C.MMA))
 
 
-def _deeper(record: VariantRecord) -> float:
-    """How much deeper a matrix product is than the one that was executed; infinite for what has no sizes m, n and k.
+def _deeper(record: VariantRecord, work: float) -> float:
+    """How much deeper a matrix product is than the one that was executed; infinite for what is none.
 
     Blocks that stay have several tiles of the real problem each. Where all variants are of that kind, the ratio of work
-    and blocks does not tell the depth of a tile from the number of tiles.
+    and blocks does not tell the depth of a tile from the number of tiles. The work of a product grows as m n k does;
+    of another problem, sizes of these names mean something else.
     """
     assert record.emulation is not None  # noqa: S101 - its launches have counts
     real, small = record.problem, record.emulation.counted.problem
-    if not all(isinstance(sizes.get(name), int) for sizes in (real, small) for name in ("m", "n", "k")):
-        return math.inf
-    return int(real["k"]) / max(1, int(small["k"]))
+    ratios = [
+        int(real[name]) / max(1, int(small[name]))
+        for name in ("m", "n", "k")
+        if isinstance(real.get(name), int) and isinstance(small.get(name), int)
+    ]
+    grows_as_one = len(ratios) == len("mnk") and math.isclose(math.prod(ratios), work, rel_tol=_ALIKE)
+    return ratios[-1] if grows_as_one else math.inf
 
 
 def _counted_sizes(record: VariantRecord) -> tuple[Scalar, ...]:

@@ -237,6 +237,14 @@ def test_blocks_of_a_launch_that_multiplies_nothing_do_not_say_how_deep_a_tile_g
     assert _multiplies(packing) is counts
 
 
+def test_sizes_that_happen_to_be_called_m_n_and_k_bound_nothing(tiled):
+    """Those of a convolution, whose operations grow otherwise than m n k."""
+    done = replace(tiled.emulation, problem={"m": 3, "n": 8, "k": 8})
+    convolution = replace(tiled, problem={"m": 3, "n": 64, "k": 16}, emulation=done)
+    plain = scores([tiled])[tiled.variant].resources
+    assert scores([convolution])[tiled.variant].resources == pytest.approx(plain)
+
+
 def test_copies_that_fill_a_ring_before_the_loop_grow_as_the_loop_does(tiled):
     """The small problem has no more steps than the ring has stages: its loop asks for no copies."""
     copied = {"global.copy": MemoryCount(requests=10, sectors=40, bytes_used=1280)}
