@@ -5,12 +5,15 @@ the least time against always picking the best kernel; splitting goes on until n
 or until a limit that the caller sets. Time lost is relative: a size at which the picked kernel takes 1.1 times as long
 as the best one loses 0.1, whether it runs for a microsecond or a second. Times span six orders of magnitude, and in
 absolute time the largest sizes alone would decide every split.
+
+A kernel that cannot take every size is a leaf's pick only if it gains on the leaf's sizes that it takes. Elsewhere
+another kernel runs in its place, so over all sizes of a leaf it may look like that kernel although it is slow itself.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -185,6 +188,7 @@ def build(
     most_leaves: int = 0,
     tolerance: float = 0.0,
     edges: Edges | None = None,
+    gains: Mapping[str, Floats] | None = None,
 ) -> Logic:
     """Build the logic from measured ranges and measured exact sizes.
 
@@ -192,9 +196,13 @@ def build(
         ranges: What the tree is grown over; None grows it over the exact sizes, for the sizes between them.
         exact: Sizes that map to their fastest kernel, whatever the tree says.
         most_leaves: The most leaves of the tree; 0 means no limit.
-        tolerance: A node whose mean loss is no more than this share is not split further.
+        tolerance: A node whose mean loss is no more than this share is not split further; nor may the mean be more over
+            the sizes that kernels with requirements take.
         edges: Where thresholds on a dimension may stand; further thresholds separate the sizes that `VECTOR` divides.
             Without edges, thresholds stand half way between sizes.
+        gains: For each kernel that cannot take every size, what it gains at each size of the ranges on the kernel that
+            runs where it cannot, as a share of the best kernel's time; NaN where it cannot take the size, minus
+            infinity where it can but has no time.
 
     Returns:
         The logic, without kernels that are never picked.
@@ -205,7 +213,9 @@ def build(
     grown_over = ranges or exact
     if grown_over is None:
         raise UserError("nothing was measured", accepted="a grid of ranges, of exact sizes, or both")
-    root, splits = _grow(grown_over, most_leaves, tolerance, edges if grown_over is ranges else None)
+    if grown_over is not ranges:
+        edges = gains = None
+    root, splits = _grow(_costs(grown_over, gains or {}), grown_over.sizes, most_leaves, tolerance, edges)
     fastest = dict(zip(exact.sizes, exact.fastest(), strict=True)) if exact else {}
     names = grown_over.kernels
     picked = [names[~to] for to in (root, *(to for s in splits for to in (s.below, s.rest))) if to < 0]
@@ -238,23 +248,72 @@ class _Node:
     cut: tuple[int, int, _Node, _Node] | None = None
 
 
-def _grow(grid: Grid, most_leaves: int, tolerance: float, edges: Edges | None) -> tuple[int, tuple[Split, ...]]:
-    """Grow the tree, with kernels numbered as in the grid. The leaves that lose most are split first."""
+@dataclass(frozen=True)
+class _Costs:
+    """What kernels cost at sizes.
+
+    Attributes:
+        losses: Sizes x kernels.
+        partial: Columns of the kernels that cannot take every size.
+        gains: Sizes x those kernels, 0 where one cannot take the size.
+        taken: Whether one of them takes a size.
+    """
+
+    losses: Floats
+    partial: tuple[int, ...]
+    gains: Floats
+    taken: NDArray[np.bool_]
+
+    def at(self, points: NDArray[np.intp]) -> _Costs:
+        return _Costs(self.losses[points], self.partial, self.gains[points], self.taken[points])
+
+    def total(self) -> Floats:
+        """Return what each kernel loses as the pick of all sizes; infinity where it may not be that."""
+        return self._allowed(self.losses.sum(axis=0), self.gains.sum(axis=0))
+
+    def running(self) -> Floats:
+        """Return the same for the first size alone, the first two, and so on."""
+        return self._allowed(np.cumsum(self.losses, axis=0), np.cumsum(self.gains, axis=0))
+
+    def lost_where_taken(self, kernel: int) -> float:
+        """Return what a kernel loses on average at the sizes that kernels with requirements take; 0 without any.
+
+        They count for themselves, since they may be a small part of all sizes.
+        """
+        return float(self.losses[self.taken, kernel].mean()) if self.taken.any() else 0.0
+
+    def _allowed(self, lost: Floats, gained: Floats) -> Floats:
+        if self.partial:
+            lost[..., self.partial] = np.where(gained > 0, lost[..., self.partial], np.inf)
+        return lost
+
+
+def _costs(grid: Grid, gains: Mapping[str, Floats]) -> _Costs:
+    partial = tuple(i for i, name in enumerate(grid.kernels) if name in gains)
+    gained = np.array([gains[grid.kernels[i]] for i in partial]).reshape(len(partial), len(grid.sizes)).T
     losses = np.nan_to_num(grid.losses, nan=_UNMEASURED)
-    places = _halfway(grid.sizes) if edges is None else _in_cells(grid.sizes, edges)
-    root = _node(np.arange(len(grid.sizes)), losses)
+    return _Costs(losses, partial, np.where(np.isnan(gained), 0, gained), ~np.isnan(gained).all(axis=1))
+
+
+def _grow(
+    costs: _Costs, sizes: Sequence[Size], most_leaves: int, tolerance: float, edges: Edges | None
+) -> tuple[int, tuple[Split, ...]]:
+    """Grow the tree, with kernels numbered as in the grid. The leaves that lose most are split first."""
+    places = _halfway(sizes) if edges is None else _in_cells(sizes, edges)
+    root = _node(np.arange(len(sizes)), costs)
     heap = [(-root.lost, 0, root)]
     leaves = pushed = 1
     while heap and (not most_leaves or leaves < most_leaves):
         _, _, node = heapq.heappop(heap)
-        if node.lost <= tolerance * len(node.points):
+        own = costs.at(node.points)
+        if node.lost <= tolerance * len(node.points) and own.lost_where_taken(node.kernel) <= tolerance:
             continue
-        found = _cut(places, node.points, losses[node.points])
+        found = _cut(places, node.points, own)
         if found is None:
             continue  # all of one cell
         axis, last = found
         under = places.along[node.points, axis] <= last
-        parts = _node(node.points[under], losses), _node(node.points[~under], losses)
+        parts = _node(node.points[under], costs), _node(node.points[~under], costs)
         node.cut = (axis, places.threshold(axis, last, node.points), *parts)
         leaves += 1
         for part in parts:
@@ -297,13 +356,13 @@ def _in_cells(sizes: Sequence[Size], edges: Edges) -> _Places:
     return _Places(along, (*(tuple(own) for own in edges), *((0, VECTOR - 1) for _ in edges)))
 
 
-def _node(points: NDArray[np.intp], losses: Floats) -> _Node:
-    total = losses[points].sum(axis=0)
+def _node(points: NDArray[np.intp], costs: _Costs) -> _Node:
+    total = costs.at(points).total()
     kernel = int(total.argmin())
     return _Node(points, kernel, float(total[kernel]))
 
 
-def _cut(places: _Places, points: NDArray[np.intp], losses: Floats) -> tuple[int, int] | None:
+def _cut(places: _Places, points: NDArray[np.intp], costs: _Costs) -> tuple[int, int] | None:
     """Find the axis and the last place below the cut, so that the best kernels of both sides lose least.
 
     Of equal ones the most even cut wins, which keeps the tree flat. None where all points lie in one place.
@@ -312,12 +371,12 @@ def _cut(places: _Places, points: NDArray[np.intp], losses: Floats) -> tuple[int
     for axis in range(places.along.shape[1]):
         there = places.along[points, axis]
         order = np.argsort(there, kind="stable")
-        along, ordered = there[order], losses[order]
+        along = there[order]
         last = np.flatnonzero(along[:-1] < along[1:])  # of the points below a possible threshold
         if not last.size:
             continue
-        below = np.cumsum(ordered, axis=0)[last].min(axis=1)
-        rest = np.cumsum(ordered[::-1], axis=0)[::-1][last + 1].min(axis=1)
+        below = costs.at(order).running()[last].min(axis=1)
+        rest = costs.at(order[::-1]).running()[::-1][last + 1].min(axis=1)
         uneven = np.abs(2 * (last + 1) - len(along))
         i = _least(below + rest, uneven)
         found = (float(below[i] + rest[i]), int(uneven[i]), axis, int(along[last[i]]))

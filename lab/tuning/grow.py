@@ -218,12 +218,14 @@ def _grown(context: TuningContext, final: FinalStep, requiring: Requiring | None
     if between is not None:
         measured = _joined(measured, between)
     filled = _filled(context, final, measured)
-    over, edges, interpolated = measured, None, 0
+    over, edges, interpolated, gains = measured, None, 0, None
     if filled is not None:
         over, edges, interpolated = filled.grid, filled.edges, len(filled.grid.sizes) - len(measured.sizes)
     if requiring is not None:
         over = requiring.with_others(over)
-    return Grown(build(over, exact, tolerance=asked.tolerance, edges=edges), measured, interpolated, requiring)
+        gains = requiring.gains(over)
+    logic = build(over, exact, tolerance=asked.tolerance, edges=edges, gains=gains)
+    return Grown(logic, measured, interpolated, requiring)
 
 
 def facts_of(context: TuningContext, final: FinalStep, grown: Grown) -> LibraryFacts:

@@ -34,9 +34,25 @@ def test_where_the_other_kernel_has_no_time_there_is_none():
     assert row[1] == 3.0
 
 
+def test_a_kernel_gains_on_the_pick_that_runs_without_it():
+    grid = Grid.of(
+        {
+            (32, 8, 8): {"mapped": 1.0, "small": 2.0, "large": 3.0},
+            (64, 8, 8): {"mapped": 4.0, "small": 2.0, "large": 1.0},
+            (33, 8, 8): {"mapped": 1.0, "small": 2.0, "large": 3.0},
+            (304, 8, 8): {"mapped": 2.0, "small": 3.0},
+            (308, 8, 8): {"mapped": 2.0},
+            (312, 8, 8): {"large": 2.0},
+        }
+    )
+    (gains,) = REQUIRING.gains(grid).values()
+    assert gains.tolist() == pytest.approx([1.0, -2.0, math.nan, 0.5, 1.0, -math.inf], nan_ok=True)
+
+
 def test_grids_of_other_kernels_stay_as_they_are():
     grid = Grid.of({(33, 8, 8): {"small": 1.0}})
     assert REQUIRING.with_others(grid) is grid
+    assert not REQUIRING.gains(grid)
 
 
 @pytest.mark.parametrize(("size", "name"), [((32, 8, 8), "mapped"), ((33, 8, 8), "small"), ((333, 8, 8), "large")])

@@ -15,6 +15,7 @@ from lab.store.tuning import TuningStore
 from lab.store.tuning_model import TimingStage
 from lab.tuning import grow
 from lab.tuning.bench import Ledger
+from lab.tuning.grow import WrittenLibrary
 from lab.tuning.race import FinalStep, TuningContext, final_of, race
 
 TEXT = """question: Which?
@@ -145,28 +146,34 @@ def test_exact_sizes_alone_make_a_library_without_held_out_sizes(tmp_path: Path,
     assert set(bench.tasks) == {TimingStage.FINAL}
 
 
-def test_where_a_kernel_cannot_take_a_size_the_best_of_the_others_is_picked(
-    tmp_path: Path, ledger: Ledger, root: Path
-) -> None:
+def choosy_library(folder: Path, ledger: Ledger, root: Path, own_ms: float) -> tuple[WrittenLibrary | None, FinalStep]:
+    """The first kernel takes multiples of 128 rows alone; of the others one is faster below 300 rows, one above."""
     text = (root / "kernel_src" / "gemm" / "tensile.cu.j2").read_text()
     own = text.replace("requires:\n", "requires:\n  - {that: lda % 128 == 0, because: of the test}\n", 1)
     assert own != text
-    (tmp_path / "own.cu.j2").write_text(own)
+    (folder / "own.cu.j2").write_text(own)
     more = TEXT.format(library=LIBRARY).replace("groups:\n", "groups:\n  - {name: own, template: own.cu.j2,\n     "
         "BenchmarkFinalParameters: [{range: [[64, 64, 512], [64, 64, 512], 64]}]}\n")  # fmt: skip
-    read = tuning(tmp_path, text=more)
+    read = tuning(folder, text=more)
     choosy = kernel(read.groups[0], thread_tile_0=2)
     few, many = (kernel(read.groups[1], thread_tile_0=tile) for tile in (4, 8))
 
     def ms(name: str, size: Size) -> float | None:
         if name == choosy.facts.name:
-            return 1.0
+            return own_ms
         return 2.0 if (name == few.facts.name) == (size[0] < 300) else 3.0
 
     run, _ = context(read, ledger, ms)
     final = final_of(read, read.groups[0].type, [choosy, few, many], frozenset())
     race(run, final)
-    made = grow.library(run, final, tmp_path, "invented times")
+    return grow.library(run, final, folder, "invented times"), final
+
+
+def test_where_a_kernel_cannot_take_a_size_the_best_of_the_others_is_picked(
+    tmp_path: Path, ledger: Ledger, root: Path
+) -> None:
+    made, final = choosy_library(tmp_path, ledger, root, 1.0)
+    choosy, few, many = final.kernels
     assert made is not None
     picker = dispatch.load(made.folder)
     for size in final.sizes.ranges:
@@ -174,6 +181,14 @@ def test_where_a_kernel_cannot_take_a_size_the_best_of_the_others_is_picked(
         assert picker.select(*extents(size)[:3]) == (choosy if size[0] % 128 == 0 else other).facts.name
     assert picker.library.general is not None
     assert [kernel.requires for kernel in picker.library.kernels if kernel.requires] == ["((lda % 128) == 0)"]
+    assert made.facts.loss.mean == 0
+
+
+def test_a_kernel_that_is_slow_wherever_it_can_run_is_never_picked(tmp_path: Path, ledger: Ledger, root: Path) -> None:
+    made, final = choosy_library(tmp_path, ledger, root, 9.0)
+    _, few, many = final.kernels
+    assert made is not None
+    assert set(made.facts.kernels) == {few.facts.name, many.facts.name}
     assert made.facts.loss.mean == 0
 
 
