@@ -30,14 +30,28 @@ Size1 = Annotated[int, typer.Argument(min=1, show_default=False)]
 _NEAREST = 3
 """Measured sizes that `explain` shows."""
 
+_HIGH, _HIGH_OF_BATCHES = 16384, 1024
+"""Largest dimension that `check` draws: of 64 products of 1024 x 1024 x 1024 each operand has 2^26 elements."""
+
 
 @commands.command()
-def explain(library: Place, m: Size1, n: Size1, k: Size1) -> None:
+def explain(
+    library: Place,
+    m: Size1,
+    n: Size1,
+    k: Size1,
+    batch: Annotated[int, typer.Option(min=1, help="Products of this size, for a library of batches.")] = 1,
+) -> None:
     """Say which kernel a library picks for a size, why, and what its kernels reached at measured sizes around."""
     from lab.library.archive import stored
 
-    for one in stored(library):
-        for line in _explained(one, (m, n, k)):
+    libraries = stored(library)
+    single = next((one.library.name for one in libraries if not one.library.batched), None)
+    if batch > 1 and single is not None:
+        accepted = "1, or a library of batches; this one launches its kernel for each product"
+        raise UserError(f"{single} picks by no batch", key="--batch", found=batch, accepted=accepted)
+    for one in libraries:
+        for line in _explained(one, (m, n, k, batch)):
             typer.echo(line)
 
 
@@ -46,17 +60,16 @@ def _explained(one: StoredLibrary, size: Size) -> list[str]:
     from lab.library.calls import launches, sized_form
     from lab.library.expected import expected_ms
     from lab.library.factors import host_factors
-    from lab.library.package import SIZES
     from lab.library.picking import picked
 
     library = one.library
     first, number = library.logic.select(*size), picked(library, *size)
     kernel = library.kernels[number]
-    m, n, k = size
-    point = sized_form(m, n, k, None, library).point
+    m, n, k, batch = size
+    point = sized_form(m, n, k, None, library, batch=batch).point
     numbers, work = host_factors(1.0, 0.0, library.dtype), 1e-9 * operations(library.dtype)
-    made = launches(library, number, dict(zip((*SIZES, *library.factors), (*point, *numbers), strict=True)))
-    lines = [f"{library.layout} {m} x {n} x {k}: {kernel.name}"]
+    made = launches(library, number, dict(zip((*library.sizes, *library.factors), (*point, *numbers), strict=True)))
+    lines = [f"{library.layout} {_shown(size[: len(library.axes)])}: {kernel.name}"]
     lines.append(f"  because {'; '.join(_reasons(library, size)) or 'the library has one kernel'}")
     if first != number:
         other = library.kernels[first]
@@ -73,16 +86,20 @@ def _explained(one: StoredLibrary, size: Size) -> list[str]:
         lines.append(f"  workspace: {sum(buffer.bytes for buffer in made.workspace)} bytes")
     expected = expected_ms(library.measured, size)
     if expected is not None:
-        lines.append(f"  expected: {expected:.4g} ms, {work * m * n * k / expected:.3g} TFLOP/s")
-    near = sorted(library.measured, key=lambda at: math.dist(_doublings((at.m, at.n, at.k)), _doublings(size)))
+        lines.append(f"  expected: {expected:.4g} ms, {work * math.prod(size) / expected:.3g} TFLOP/s")
+    near = sorted(library.measured, key=lambda at: math.dist(_doublings(at.size), _doublings(size)))
     for at in near[:_NEAREST]:
-        reached = work * at.m * at.n * at.k / at.ms
+        reached = work * math.prod(at.size) / at.ms
         beside = f", {at.cublas_ms / at.ms:.2f} of cuBLAS's throughput" if at.cublas_ms else ""
-        name = library.kernels[at.kernel].name
-        lines.append(
-            f"  {library.times.value} near it: {at.m} x {at.n} x {at.k}: {reached:.3g} TFLOP/s{beside}, by {name}"
-        )
+        name, there = library.kernels[at.kernel].name, _shown(at.size[: len(library.axes)])
+        lines.append(f"  {library.times.value} near it: {there}: {reached:.3g} TFLOP/s{beside}, by {name}")
     return lines
+
+
+def _shown(size: Size) -> str:
+    """Return a size as it is printed, the products of a batch behind it."""
+    m, n, k, *batch = size
+    return f"{m} x {n} x {k}{''.join(f', batch {products}' for products in batch)}"
 
 
 def _reasons(library: Library, size: Size) -> tuple[str, ...]:
@@ -115,7 +132,10 @@ def check(
         Path | None,
         typer.Option(help="Sizes in place of random ones: a CSV file with m, n, k, a_t, b_t.", show_default="none"),
     ] = None,
-    high: Annotated[int, typer.Option(min=1, help="Largest dimension.")] = 16384,
+    high: Annotated[
+        int | None, typer.Option(min=1, help="Largest dimension.", show_default="16384, of batches 1024")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Most products, of a library of batches.")] = 64,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sizes.")] = 1,
     cache: Annotated[str, typer.Option(help="State of L2: auto (cold unless very short), cold or warm.")] = "auto",
 ) -> None:
@@ -125,7 +145,6 @@ def check(
     layout.
     """
     from lab.base.elements import ELEMENT_BYTES
-    from lab.base.sizes import AXES
     from lab.gpu.process.find import find_cards
     from lab.gpu.process.localcards import LocalCards
     from lab.gpu.timing.cache import Flush
@@ -142,12 +161,16 @@ def check(
         raise UserError("no state of L2", key="--cache", found=cache, accepted="auto, cold, warm")
     libraries = stored(library)
     multiple = max(VECTOR, ADDRESS_ALIGNMENT // ELEMENT_BYTES[libraries[0].library.dtype])
-    box = RandomModel(count=sizes, low=1, high=high, aligned=0.5, multiple=multiple, seed=seed)
-    wanted = drawn(box, AXES) if csv is None else ()
-    asked = {
-        one.library.layout: wanted if csv is None else from_csv(csv, ProblemType(one.library.dtype, one.library.layout))
-        for one in libraries
-    }
+
+    def asked_of(one: Library) -> tuple[Size, ...]:
+        of = ProblemType(one.dtype, one.layout, one.batched)
+        if csv is not None:
+            return from_csv(csv, of)
+        most = high or (_HIGH_OF_BATCHES if one.batched else _HIGH)
+        ends = [most, most, batch, most] if one.batched else most
+        return drawn(RandomModel(count=sizes, low=1, high=ends, aligned=0.5, multiple=multiple, seed=seed), of.axes)
+
+    asked = {one.library.layout: asked_of(one.library) for one in libraries}
     if not any(asked.values()):
         raise UserError("the file has no size of these layouts", found=str(csv), accepted=", ".join(asked))
     cards, reason = find_cards(measure=True)
@@ -175,13 +198,13 @@ def _tell(rows: list[CheckedSize]) -> int:
         typer.echo(f"{one.name:12} {one.sizes:6} {one.mean:10.3f} {one.p5:10.3f} {one.worst:7.3f} {one.faster:7.1%}")
     slow = sorted((row for row in rows if row.ratio is not None), key=lambda row: row.ratio or 0.0)
     for row in slow[:5]:
-        typer.echo(f"slowest: {row.layout} {' x '.join(map(str, row.size))}: {row.ratio:.3f}, by {row.kernel}")
+        typer.echo(f"slowest: {row.layout} {_shown(row.size)}: {row.ratio:.3f}, by {row.kernel}")
     errors = [row.expectation_error for row in rows if row.expectation_error is not None]
     if errors:
         typer.echo(f"expected times: median error {median(errors):.1%} over {len(errors)} sizes")
     failed = [row for row in rows if row.failure]
     for row in failed[:10]:
-        typer.echo(f"failed: {row.layout} {' x '.join(map(str, row.size))}, {row.kernel}: {row.failure}", err=True)
+        typer.echo(f"failed: {row.layout} {_shown(row.size)}, {row.kernel}: {row.failure}", err=True)
     return len(failed)
 
 

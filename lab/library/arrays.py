@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lab.base.errors import Location
 from lab.base.expressions import Scalar
 from lab.library.meaning import Meaning, interpreted
-from lab.library.package import LibraryKernel
+from lab.library.package import BATCH_SIZES, SIZES, LibraryKernel
 from lab.templates.launches import RESIDENT_BLOCKS
 
 Numbers = NDArray[np.int64]
@@ -52,7 +52,8 @@ def blocks(kernel: LibraryKernel, sizes: NDArray[np.int64]) -> NDArray[np.int64]
 
     Args:
         kernel: The kernel.
-        sizes: n x 3: m, n and k; leading dimensions are m, n and m, those of layout nt without padding.
+        sizes: n x axes: m, n, k, and of batches their products; leading dimensions are m, n and m, those of layout nt
+            without padding.
 
     Returns:
         n blocks, at least 1 each.
@@ -60,8 +61,8 @@ def blocks(kernel: LibraryKernel, sizes: NDArray[np.int64]) -> NDArray[np.int64]
     Raises:
         UserError: An expression has an operation that is not defined on sizes.
     """
-    m, n, k = sizes.T
-    names: dict[str, Numbers] = {"m": m, "n": n, "k": k, "lda": m, "ldb": n, "ldc": m}
+    names = _names("nt", sizes)
+    m = names["m"]
     names |= {"alpha": np.ones_like(m), "beta": np.ones_like(m), RESIDENT_BLOCKS: np.full_like(m, _MANY)}
     found = np.ones(len(sizes), dtype=np.int64)
     for launch in kernel.launches:
@@ -77,7 +78,7 @@ def takes(kernel: LibraryKernel, layout: str, sizes: NDArray[np.int64]) -> NDArr
     Args:
         kernel: The kernel.
         layout: BLAS letters of A and B.
-        sizes: n x 3: m, n and k.
+        sizes: n x axes: m, n, k, and of batches their products.
 
     Returns:
         n truth values.
@@ -85,12 +86,18 @@ def takes(kernel: LibraryKernel, layout: str, sizes: NDArray[np.int64]) -> NDArr
     Raises:
         UserError: An expression has an operation that is not defined on sizes.
     """
-    m, n, k = sizes.T
     if not kernel.requires:
         return np.ones(len(sizes), dtype=np.bool_)
-    lda, ldb = (m if layout[0] == "n" else k), (k if layout[1] == "n" else n)
-    held = over(kernel.requires, {"m": m, "n": n, "k": k, "lda": lda, "ldb": ldb, "ldc": m})
+    held = over(kernel.requires, _names(layout, sizes))
     return np.broadcast_to(held.astype(np.bool_), len(sizes))
+
+
+def _names(layout: str, sizes: NDArray[np.int64]) -> dict[str, Numbers]:
+    """Return what a launch knows of sizes without padding: `SIZES`, and of batches `BATCH_SIZES`."""
+    m, n, k, *batch = sizes.T
+    lda, ldb = (m if layout[0] == "n" else k), (k if layout[1] == "n" else n)
+    names: dict[str, Numbers] = dict(zip(SIZES, (m, n, k, lda, ldb, m), strict=True))
+    return names | (dict(zip(BATCH_SIZES, (*batch, m * k, k * n, m * n), strict=True)) if batch else {})
 
 
 def over(expression: str, names: Mapping[str, Numbers]) -> Numbers:

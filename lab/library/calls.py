@@ -13,6 +13,7 @@ from lab.base.elements import ELEMENT_BYTES
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, names_in
 from lab.base.functions import ceil_div
+from lab.base.sizes import AXES
 from lab.hardware.tensormaps import TensorMap
 from lab.library.grid import LARGEST, check_size
 from lab.library.operands import Form, Operand
@@ -59,17 +60,19 @@ class CallForm:
     Attributes:
         matrices: A, B and C; of a batch, its members.
         spans: Bytes from the first element of A, B and C to behind the last one; of a batch, those of its members.
-        point: What a plan depends on, factors apart: m, n, k, lda, ldb, ldc.
+        point: What a plan depends on, factors apart: the library's `sizes`.
         count: Members of the batch; 1 for one product.
         steps: Bytes from one member of A, B and C to the next.
+        together: Whether the launches of a plan compute all members.
         named: Which of the library's factors the plan depends on, by their places.
     """
 
     matrices: tuple[Matrix, Matrix, Matrix]
     spans: tuple[int, int, int]
-    point: tuple[int, int, int, int, int, int]
+    point: tuple[int, ...]
     count: int = 1
     steps: tuple[int, int, int] = (0, 0, 0)
+    together: bool = False
     named: tuple[int, ...] = ()
 
     def places(self, pointers: tuple[int, int, int]) -> list[tuple[int, int, int]]:
@@ -122,7 +125,7 @@ class CallBuffer:
 
 @dataclass(frozen=True, slots=True)
 class CallPlan:
-    """What computes one product.
+    """What computes one product, or a batch in one launch.
 
     Attributes:
         kernel: Number of the kernel.
@@ -139,54 +142,66 @@ class CallPlan:
     tensor_maps: tuple[TensorMap, ...] = ()
 
 
-def call_form(forms: tuple[Form, Form, Form], dtype: str, layout: str) -> CallForm:
+def call_form(forms: tuple[Form, Form, Form], library: Library) -> CallForm:
     """Check three matrices but for their places.
 
     Args:
         forms: Of A, B and C.
-        dtype: Element type that the library takes.
-        layout: BLAS letters of A and B.
+        library: What computes their product.
 
     Raises:
         UserError: One is not a column-major matrix of the element type, C is read-only, or their shapes do not fit
             together.
     """
-    return _fitting(_arrays(forms, dtype, 2, ("a matrix", "two dimensions, both at least 1")), dtype, layout)
+    found = _arrays(forms, library.dtype, 2, ("a matrix", "two dimensions, both at least 1"))
+    return for_library(_fitting(found, library), library)
 
 
-def batch_form(forms: tuple[Form, Form, Form], dtype: str, layout: str) -> CallForm:
+def batch_form(forms: tuple[Form, Form, Form], library: Library) -> CallForm:
     """Check three batches of matrices but for their places; the first dimension counts the members.
 
     Args:
         forms: Of A, B and C.
-        dtype: Element type that the library takes.
-        layout: BLAS letters of A and B.
+        library: What computes their products.
 
     Raises:
-        UserError: What `call_form` says of a member; or the batches differ in length, their members are not aligned, or
-            those of C share elements.
+        UserError: What `call_form` says of a member; or the batches differ in length, their members are not where the
+            library's kernels can take them, or those of C share elements.
     """
     words = "a batch of matrices", "three dimensions, each at least 1, the batch first"
-    found = _arrays(forms, dtype, 3, words)
+    found = _arrays(forms, library.dtype, 3, words)
     counts = [shape[0] for shape, _ in found]
     if len(set(counts)) > 1:
         lengths = ", ".join(f"{name} {count}" for name, count in zip(POINTERS, counts, strict=True))
         raise UserError("the batches differ in length", found=lengths, accepted="one first dimension for all")
-    one = _fitting([(shape[1:], strides[1:]) for shape, strides in found], dtype, layout)
+    one = _fitting([(shape[1:], strides[1:]) for shape, strides in found], library)
     count = counts[0]
     if count == 1:
-        return one
+        return for_library(one, library)
     steps = tuple(strides[0] for _, strides in found)
     for name, step in zip(POINTERS, steps, strict=True):
-        if step % _POINTER_ALIGNMENT:
-            accepted = f"a multiple of {_POINTER_ALIGNMENT} bytes"
-            raise UserError(f"members of {name} are not aligned", key=name, found=step, accepted=accepted)
+        _check_step(name, step, library)
     (a, b, c), c_step = steps, abs(steps[2])
     further = takewhile(lambda i: i * c_step < one.spans[2], range(1, count))
     if any(share(0, one.matrices[2], i * c_step, one.matrices[2]) for i in further):
         found_steps = f"{c} bytes from one to the next"
         raise UserError("members of C share elements", key="C", found=found_steps, accepted="members of their own")
-    return replace(one, count=count, steps=(a, b, c))
+    return for_library(replace(one, count=count, steps=(a, b, c)), library)
+
+
+def _check_step(name: str, step: int, library: Library) -> None:
+    """Refuse members of a batch that lie where no launch can take them.
+
+    Where each is launched for itself, it begins where a matrix may begin. One launch takes the elements from one to
+    the next, in 32 bits.
+    """
+    unit = ELEMENT_BYTES[library.dtype] if library.batched else _POINTER_ALIGNMENT
+    if step % unit:
+        accepted = f"a multiple of {unit} bytes"
+        raise UserError(f"members of {name} are not aligned", key=name, found=step, accepted=accepted)
+    if library.batched and abs(step) // unit > LARGEST:
+        accepted = f"at most {LARGEST} elements from one to the next"
+        raise UserError(f"members of {name} are too far apart", key=name, found=step // unit, accepted=accepted)
 
 
 _Array = tuple[tuple[int, ...], tuple[int, ...]]
@@ -220,8 +235,8 @@ def array_of(name: str, form: Form, dtype: str) -> _Array:
     return shape, tuple(int(stride) * (item if torch else 1) for stride in strides)
 
 
-def _fitting(arrays: Iterable[_Array], dtype: str, layout: str) -> CallForm:
-    item = ELEMENT_BYTES[dtype]
+def _fitting(arrays: Iterable[_Array], library: Library) -> CallForm:
+    item, layout = ELEMENT_BYTES[library.dtype], library.layout
     a, b, c = (
         Matrix(shape[0], shape[1], _leading(name, shape, strides, item), item)
         for name, (shape, strides) in zip(POINTERS, arrays, strict=True)
@@ -331,8 +346,17 @@ def workspace_room(scratch: Operand, form: CallForm, pointers: tuple[int, int, i
     return room
 
 
-def sized_form(m: int, n: int, k: int, leading: tuple[int, int, int] | None, library: Library) -> CallForm:
-    """Return the form of a product by its size.
+def sized_form(
+    m: int,
+    n: int,
+    k: int,
+    leading: tuple[int, int, int] | None,
+    library: Library,
+    *,
+    batch: int = 1,
+    strides: tuple[int, int, int] | None = None,
+) -> CallForm:
+    """Return the form of a product, or of a batch of them, by its size.
 
     Args:
         m: Rows of C.
@@ -340,22 +364,40 @@ def sized_form(m: int, n: int, k: int, leading: tuple[int, int, int] | None, lib
         k: Length of the sums.
         leading: Leading dimensions of A, B and C; None for matrices without padding.
         library: What computes it.
+        batch: How many products. A library of single products computes them in turn, each as if it was alone.
+        strides: Elements from one member of A, B and C to the next; None where members lie one behind another.
 
     Raises:
-        UserError: It is not a size, or a leading dimension is too small or too large.
+        UserError: It is not a size, or a leading dimension or a stride is too small or too large.
     """
-    check_size(m, n, k)
+    check_size(m, n, k, batch)
     item = ELEMENT_BYTES[library.dtype]
     shapes = [(m, k) if library.layout[0] == "n" else (k, m), (k, n) if library.layout[1] == "n" else (n, k), (m, n)]
     columns = leading or [rows for rows, _ in shapes]
     arrays = [(shape, (item, item * one)) for shape, one in zip(shapes, columns, strict=True)]
-    return for_library(_fitting(arrays, library.dtype, library.layout), library)
+    one = _fitting(arrays, library)
+    if batch == 1 or not library.batched:
+        return for_library(one, library)
+    a, b, c = strides or (matrix.leading * matrix.columns for matrix in one.matrices)
+    steps = a * item, b * item, c * item
+    for name, step in zip(POINTERS, steps, strict=True):
+        _check_step(name, step, library)
+    return for_library(replace(one, count=batch, steps=steps), library)
 
 
 def for_library(form: CallForm, library: Library) -> CallForm:
-    """Return a form with the factors that the plan of its size depends on, whatever the leading dimensions."""
+    """Return a form with what the library's launches know of it.
+
+    That is whether they compute all of its members, how many these are and how they lie, and the factors that the plan
+    of its size depends on, whatever the leading dimensions.
+    """
+    size = form.point[: len(AXES)]
+    if library.batched:
+        item = form.matrices[0].item
+        point = (*form.point, form.count, *(step // item for step in form.steps))
+        form, size = replace(form, point=point, together=True), (*size, form.count)
     used: set[str] = set()
-    for kernel in possible(library, *form.point[:3]):
+    for kernel in possible(library, *size):
         parts = [text for one in kernel.launches for text in (*one.grid, *one.block, one.shared_bytes, one.when)]
         parts += [buffer.elements for buffer in kernel.workspace]
         used.update(*(names_in(text, at=Location(kernel.name), key=text) for text in parts if text))
@@ -363,11 +405,11 @@ def for_library(form: CallForm, library: Library) -> CallForm:
 
 
 def plan(library: Library, point: Mapping[str, Scalar]) -> CallPlan:
-    """Plan the launches for one product, addresses apart. Needs no GPU.
+    """Plan the launches for one product or one batch, addresses apart. Needs no GPU.
 
     Args:
         library: The library.
-        point: m, n, k, leading dimensions, alpha, beta.
+        point: The library's `sizes` and `factors`.
 
     Raises:
         UserError: An expression of the library fails, or its result is not a legal launch.
@@ -388,7 +430,7 @@ def launches(library: Library, number: int, point: Mapping[str, Scalar]) -> Laun
     Args:
         library: The library.
         number: The kernel's number.
-        point: m, n, k, leading dimensions, alpha, beta.
+        point: The library's `sizes` and `factors`.
 
     Raises:
         UserError: An expression of the library fails, or its result is not a legal launch.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lab.base.sizes import Size
+from lab.base.sizes import AXES, BATCH_AXES, Size, extents
 from lab.library.tree import VECTOR
 from lab.measured.timing import Samples
 
@@ -27,7 +27,7 @@ class CheckedSize:
 
     Attributes:
         layout: BLAS letters of A and B.
-        size: m, n, k.
+        size: Of the product or of the batch.
         kernel: Name of the kernel that the library picks.
         expected_ms: The time that the library expects; None where it has no measured times.
         samples: Its times in ms; None where it failed.
@@ -60,7 +60,7 @@ class CheckedSize:
     @property
     def classes(self) -> tuple[str, ...]:
         """Shape, and whether `VECTOR` divides every dimension."""
-        return shape_of(self.size), "aligned" if all(x % VECTOR == 0 for x in self.size) else "unaligned"
+        return shape_of(self.size), "aligned" if all(x % VECTOR == 0 for x in self.size[: len(AXES)]) else "unaligned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,8 @@ class CheckSummary:
 
 def shape_of(size: Size) -> str:
     """Return the class of a size: `tiny`, `thin`, `deep` or `large`, the first that holds."""
-    m, n, k = size
-    if 2e-6 * m * n * k < TINY_MFLOP:
+    m, n, k, batch = extents(size)
+    if 2e-6 * m * n * k * batch < TINY_MFLOP:
         return "tiny"
     if min(m, n) <= THIN:
         return "thin"
@@ -114,18 +114,22 @@ def _summary(name: str, ratios: Sequence[float]) -> CheckSummary:
 
 
 def to_csv(rows: Iterable[CheckedSize]) -> str:
-    """Return the rows as CSV, times as median, spread and number of samples in ms."""
+    """Return the rows as CSV, times as median, spread and number of samples in ms.
+
+    There is a column of the products of a batch where some row has one.
+    """
     text = io.StringIO()
     lines: list[Mapping[str, object]] = [_line(row) for row in rows]
-    writer = csv.DictWriter(text, fieldnames=list(lines[0]) if lines else ["layout"], lineterminator="\n")
+    longest = max(lines, key=len, default={"layout": ""})
+    writer = csv.DictWriter(text, fieldnames=list(longest), lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
     return text.getvalue()
 
 
 def _line(row: CheckedSize) -> dict[str, object]:
-    m, n, k = row.size
-    line: dict[str, object] = {"layout": row.layout, "m": m, "n": n, "k": k, "shape": row.classes[0]}
+    line: dict[str, object] = {"layout": row.layout, **dict(zip(BATCH_AXES, row.size, strict=False))}
+    line |= {"shape": row.classes[0]}
     line |= {"alignment": row.classes[1], "kernel": row.kernel}
     line |= {"cache": row.cache, "failure": row.failure, "expected_ms": row.expected_ms}
     for name, samples in (("ours", row.samples), ("cublas", row.cublas)):

@@ -115,12 +115,16 @@ def combine_ptx(dtype: str) -> str:
 
 @lru_cache(maxsize=1024)
 def product_form(form: CallForm) -> CallForm:
-    """Return the form of the product alone, whose result W has no gaps and serves every member of a batch in turn."""
+    """Return the form of the product alone, whose result W has no gaps and serves every member of a batch in turn.
+
+    So each member is launched for itself, by a library of batches, too, as a batch of one.
+    """
     a, b, c = form.matrices
     made = Matrix(c.rows, c.columns, c.rows, c.item)
-    m, n, k, lda, ldb, _ = form.point
+    m, n, k, lda, ldb = form.point[:5]
+    alone = (1, 0, 0, 0) if form.together else ()
     spans, steps = (*form.spans[:2], made.span), (*form.steps[:2], 0)
-    return replace(form, matrices=(a, b, made), spans=spans, steps=steps, point=(m, n, k, lda, ldb, m))
+    return replace(form, matrices=(a, b, made), spans=spans, steps=steps, point=(m, n, k, lda, ldb, m, *alone))
 
 
 class Combination:

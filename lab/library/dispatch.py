@@ -29,7 +29,6 @@ from lab.library.calls import (
     batch_form,
     call_form,
     check_places,
-    for_library,
     plan,
     sized_form,
     workspace_room,
@@ -38,7 +37,7 @@ from lab.library.combine import combine_ptx, product_form
 from lab.library.driver import LEGACY_STREAM
 from lab.library.factors import GpuFactors, gpu_factors, host_factors, host_numbers
 from lab.library.operands import Form, Operand, operand, stream_handle
-from lab.library.package import FACTORS, POINTERS, SIZES, Library
+from lab.library.package import FACTORS, POINTERS, Library
 from lab.library.picking import picked
 from lab.library.queues import Contexts, Factors, LoadedContext
 from lab.library.tree import Logic
@@ -55,7 +54,7 @@ _OPERANDS = (*POINTERS, "workspace")
 class Picker:
     """Logic that remembers what it picked."""
 
-    def __init__(self, logic: Logic, number: Callable[[int, int, int], int] | None = None) -> None:
+    def __init__(self, logic: Logic, number: Callable[[int, int, int, int], int] | None = None) -> None:
         """Nothing is remembered yet.
 
         Args:
@@ -65,19 +64,25 @@ class Picker:
         self._kernels, self._number = logic.kernels, number or logic.select
         self._picked: dict[Size, str] = {}
 
-    def select(self, m: int, n: int, k: int) -> str:
+    def select(self, m: int, n: int, k: int, batch: int = 1) -> str:
         """Return the name of the kernel for a size, of matrices without padding. Asking again costs one look-up.
+
+        Args:
+            m: Rows of C.
+            n: Columns of C.
+            k: Length of the sums.
+            batch: How many products; a library of single products picks one kernel for any number.
 
         Raises:
             UserError: It is not a size.
         """
         try:
-            return self._picked[m, n, k]
+            return self._picked[m, n, k, batch]
         except KeyError:
-            name = self._kernels[self._number(m, n, k)]
+            name = self._kernels[self._number(m, n, k, batch)]
         if len(self._picked) >= _MOST_REMEMBERED:
             self._picked.clear()
-        self._picked[m, n, k] = name
+        self._picked[m, n, k, batch] = name
         return name
 
 
@@ -90,7 +95,7 @@ class Dispatcher(Picker):
         super().__init__(library.logic, partial(picked, library))
         self.library, self.folder, self._stored = library, stored.place, stored
         self._lock = threading.Lock()
-        names = (*SIZES, *library.factors)
+        names = (*library.sizes, *library.factors)
         self._plan = lru_cache(maxsize=_MOST_PLANS)(lambda *point: plan(library, dict(zip(names, point, strict=True))))
         self._takes_pairs = len(library.factors) > len(FACTORS)
         self._products, self._batches = _Forms(library, call_form), _Forms(library, batch_form)
@@ -146,10 +151,13 @@ class Dispatcher(Picker):
         stream: object = None,
         workspace: object = None,
     ) -> None:
-        """Queue a product for each member of strided batches, one after another on the stream.
+        """Queue a product for each member of strided batches.
 
-        The kernels compute one product a launch, and the kernel is chosen for that product alone: a batch of small
-        products leaves most of a GPU idle, where a batched kernel would fill it. What is saved is the rest of
+        A library of batches, tuned with `NumIndicesC: 3`, picks a kernel by m, n, k and the number of products, and one
+        launch of it computes all members. With alpha or beta on the GPU each member is launched for itself.
+
+        The kernels of other libraries compute one product a launch, one after another on the stream, and the kernel is
+        chosen for that product alone: a batch of small products leaves most of a GPU idle. What is saved is the rest of
         a call for each member.
 
         Args:
@@ -163,7 +171,8 @@ class Dispatcher(Picker):
             workspace: As `gemm` takes it; the members use it in turn.
 
         Raises:
-            UserError: As `gemm`; or the batches differ in length, or a stride is not a multiple of 16 bytes.
+            UserError: As `gemm`; or the batches differ in length, or a stride is not a multiple of 16 bytes, of a
+                library of batches one of whole elements.
             MissingToolError: As `gemm`.
             DriverError: As `gemm`.
         """
@@ -179,6 +188,8 @@ class Dispatcher(Picker):
         beta: complex = 0.0,
         leading: tuple[int, int, int] | None = None,
         on_gpu: bool = False,
+        batch: int = 1,
+        strides: tuple[int, int, int] | None = None,
     ) -> int:
         """Return how many bytes of scratch a product needs, mostly 0. Needs no GPU.
 
@@ -190,12 +201,14 @@ class Dispatcher(Picker):
             beta: β, likewise.
             leading: Leading dimensions of A, B and C; None for matrices without padding.
             on_gpu: α or β lies on the GPU, and the numbers given here do not matter.
+            batch: How many products; a library of single products needs no more for many than for one.
+            strides: Elements from one member of A, B and C to the next; None where members lie one behind another.
 
         Raises:
             UserError: It is not a size, or a leading dimension is too small; or the library's type has no factors on
                 the GPU.
         """
-        form = sized_form(m, n, k, leading, self.library)
+        form = sized_form(m, n, k, leading, self.library, batch=batch, strides=strides)
         if on_gpu:
             combine_ptx(self.library.dtype)  # refuses types that have none
             product = product_form(form)
@@ -214,6 +227,8 @@ class Dispatcher(Picker):
         stream: object = None,
         scratch: bool = True,
         on_gpu: bool = False,
+        batch: int = 1,
+        strides: tuple[int, int, int] | None = None,
     ) -> None:
         """Load and allocate what a product needs in the current context, so that its first call only queues.
 
@@ -227,13 +242,16 @@ class Dispatcher(Picker):
             stream: The stream of the call that is prepared, as `gemm` takes it.
             scratch: Allocate the stream's workspace; not needed where the call brings its own.
             on_gpu: α or β lies on the GPU, and the numbers given here do not matter.
+            batch: As `workspace_bytes` takes it.
+            strides: As `workspace_bytes` takes them: those of the call that is prepared.
 
         Raises:
             UserError: It is not a size, a leading dimension is too small, or the stream is captured already.
             MissingToolError: As `gemm`.
             DriverError: As `gemm`.
         """
-        form, handle = sized_form(m, n, k, leading, self.library), stream_handle(stream)
+        form = sized_form(m, n, k, leading, self.library, batch=batch, strides=strides)
+        handle = stream_handle(stream)
         factors = None if on_gpu else host_factors(alpha, beta, self.library.dtype)
         current = self._contexts.current()
         with nullcontext(current) if current else self._contexts.pushed(None) as context:
@@ -344,13 +362,13 @@ def _queue_combined(
 class _Forms:
     """What is known of three arrays, apart from their places."""
 
-    def __init__(self, library: Library, reader: Callable[[tuple[Form, Form, Form], str, str], CallForm]) -> None:
+    def __init__(self, library: Library, reader: Callable[[tuple[Form, Form, Form], Library], CallForm]) -> None:
         self.known: dict[tuple[Form, Form, Form], CallForm] = {}
         self._library, self._reader = library, reader
 
     def new(self, forms: tuple[Form, Form, Form]) -> CallForm:
         """Read three forms."""
-        made = for_library(self._reader(forms, self._library.dtype, self._library.layout), self._library)
+        made = self._reader(forms, self._library)
         if len(self.known) >= _MOST_PLANS:
             self.known.clear()
         self.known[forms] = made
@@ -382,9 +400,9 @@ class LayoutDispatcher:
                 )
             self.layouts[one.library.layout] = one
 
-    def select(self, m: int, n: int, k: int, layout: str = "nn") -> str:
+    def select(self, m: int, n: int, k: int, layout: str = "nn", *, batch: int = 1) -> str:
         """Return the name of the kernel for a size; see `Picker.select`."""
-        return self._of(layout).select(m, n, k)
+        return self._of(layout).select(m, n, k, batch)
 
     def gemm(
         self,

@@ -14,13 +14,14 @@ from lab.base.elements import ELEMENT_BYTES
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, evaluate, names_in
 from lab.base.files import write_atomically
+from lab.base.sizes import STRIDES
 from lab.library.combine import ENTRY, THREADS, combine_ptx, has_combination
 from lab.library.grid import LARGEST
 from lab.library.meaning import Meaning, interpreted
 from lab.library.nested import nested_tests, remainders
 from lab.library.package import ALIGNMENT, POINTERS, Library, LibraryKernel, LibraryLaunch, LibraryMap, to_json
 from lab.library.scalars import FACTORS_IN_C, REALS
-from lab.library.tree import SPLIT_AXES, VECTOR
+from lab.library.tree import BATCH_SPLIT, SPLIT_AXES, VECTOR
 from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.launches import RESIDENT_BLOCKS
 
@@ -84,9 +85,10 @@ def write(
 
 
 def to_python(library: Library) -> str:
-    """Return a module with `select(m, n, k)` that needs only Python."""
+    """Return a module with `select(m, n, k)`, of batches `select(m, n, k, batch)`, that needs only Python."""
     numbers = {kernel.name: i for i, kernel in enumerate(library.kernels)}
-    return _rendered("library.py.j2", library, largest=LARGEST, axes=SPLIT_AXES, vector=VECTOR, number_of=numbers)
+    splits = SPLIT_AXES if library.batched else SPLIT_AXES[:BATCH_SPLIT]
+    return _rendered("library.py.j2", library, largest=LARGEST, splits=splits, vector=VECTOR, number_of=numbers)
 
 
 def to_header(library: Library) -> str:
@@ -134,7 +136,7 @@ def to_source(library: Library, selection: Selection = Selection.NESTED) -> str:
                 "root": logic.root,
                 "splits": logic.splits,
                 "exact": logic.exact,
-                "tests": nested_tests(logic) if selection is Selection.NESTED else (),
+                "tests": nested_tests(logic, library.axes) if selection is Selection.NESTED else (),
                 "remainders": remainders(logic),
             }
             for name, logic in logics.items()
@@ -156,6 +158,10 @@ def _rendered(template: str, library: Library, **more: object) -> str:
         "is_complex": library.dtype in FACTORS_IN_C,
         "factors": "alpha.x, beta.x, alpha.y, beta.y" if library.dtype in FACTORS_IN_C else "alpha, beta",
         "source": _plain(library.source),
+        "axes": library.axes,
+        "strides": {one: f"int64_t {one}, " if library.batched else "" for one in STRIDES},
+        "batch": "int64_t batch, " if library.batched else "",
+        "batched": "_batched" if library.batched else "",
         "least_leading": ("m" if library.layout[0] == "n" else "k", "k" if library.layout[1] == "n" else "n", "m"),
         **names,
         **more,

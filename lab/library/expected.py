@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.base.sizes import Size
+from lab.base.sizes import AXES, Size
 from lab.library.package import MeasuredSize
 from lab.library.tree import VECTOR
 
@@ -28,22 +28,23 @@ _FLAT = 0.1
 def expected_ms(measured: Sequence[MeasuredSize], size: Size) -> float | None:
     """Return a time in ms; None where nothing was measured.
 
-    It is that of a power law in m, n and k, fitted to the best times at the nearest measured sizes.
+    It is that of a power law in m, n, k and the products of a batch, fitted to the best times at the nearest measured
+    sizes.
 
     Args:
         measured: What the library's kernels reached.
-        size: m, n, k.
+        size: Of a product or of a batch.
     """
     if not measured:
         return None
-    sizes = np.array([(one.m, one.n, one.k) for one in measured], dtype=np.int64)
+    sizes = np.array([one.size[: len(size)] for one in measured], dtype=np.int64)
     away: NDArray[np.float64] = np.log2(sizes) - np.log2(size)
-    other = ((sizes % VECTOR == 0) != (np.array(size) % VECTOR == 0)).sum(axis=1)
+    other = ((sizes % VECTOR == 0) != (np.array(size) % VECTOR == 0))[:, : len(AXES)].sum(axis=1)
     distance = np.sqrt(np.square(away).sum(axis=1) + _OTHER_CLASS * other)
     near = np.argsort(distance, kind="stable")[:_NEAREST]
     weight = 1 / np.square(distance[near] + _NEAR)
     weight /= weight.sum()
     features = np.column_stack([np.ones(len(near)), away[near]])
     times = np.log([measured[i].ms for i in near])
-    normal = features.T @ (weight[:, None] * features) + np.diag([0.0, _FLAT, _FLAT, _FLAT])
+    normal = features.T @ (weight[:, None] * features) + np.diag([0.0, *[_FLAT] * len(size)])
     return float(np.exp(np.linalg.solve(normal, features.T @ (weight * times))[0]))

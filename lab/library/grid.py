@@ -1,4 +1,4 @@
-"""Measured times of kernels at sizes (m, n, k), and what a choice of kernels loses against the best ones."""
+"""Measured times of kernels at sizes, and what a choice of kernels loses against the best ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.base.errors import UserError
-from lab.base.sizes import AXES, Size
+from lab.base.sizes import BATCH_AXES, Size
 
 LARGEST = 2**31 - 1
 """The largest dimension: kernels take 32-bit sizes."""
@@ -92,20 +92,20 @@ class Loss:
     unmeasured: int = 0
 
 
-def check_size(m: int, n: int, k: int) -> Size:
-    """Return the size if all three are integers from 1 to `LARGEST`.
+def check_size(*size: int) -> Size:
+    """Return the size if all of its dimensions, those of `BATCH_AXES`, are integers from 1 to `LARGEST`.
 
     Raises:
         UserError: One of them is not.
     """
-    for axis, value in zip(AXES, (m, n, k), strict=True):
+    for axis, value in zip(BATCH_AXES, size, strict=False):
         try:
             fits = value == int(value) and 1 <= value <= LARGEST
         except (TypeError, ValueError, OverflowError):
             fits = False
         if not fits:
             raise UserError("not a size", key=axis, found=value, accepted=f"an integer from 1 to {LARGEST}")
-    return int(m), int(n), int(k)
+    return tuple(map(int, size))
 
 
 def best_single(grid: Grid) -> tuple[str, Loss]:

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 from scipy.spatial import cKDTree
 
-from lab.base.sizes import Size
+from lab.base.sizes import AXES, Size
 from lab.library.grid import Floats, Grid
 from lab.library.tree import VECTOR
 
@@ -73,7 +73,7 @@ kernels of an H200) the ends of 5,415 cells in all alignments lost 13.2 and 8.4 
 80,000 7.1 and 7.4 %."""
 
 _OCTAVE, _DEEP_OCTAVE = 8, 4
-"""Thresholds in a doubling of m and n, and of k: time grows with k without steps."""
+"""Thresholds in a doubling of m and n, and of the rest: time grows with k without steps."""
 
 _SMALLEST = (1, 2, 4, 8)
 """Thresholds on m and n below the first step, between random sizes."""
@@ -145,7 +145,7 @@ class Stair:
     """How a kernel fills a GPU.
 
     Attributes:
-        blocks: From sizes (n x 3: m, n, k) to how many blocks run at each.
+        blocks: From sizes (n x axes: m, n, k, and of batches their products) to how many blocks run at each.
         at_once: Blocks that an SM holds.
         cluster: Blocks of a cluster.
         takes: From sizes to whether the kernel computes each; None for one that computes all.
@@ -164,7 +164,7 @@ class Filled:
     Attributes:
         grid: Measured sizes, and sizes between them with interpolated times; kernels that are fastest nowhere are left
             out.
-        edges: For m, n and k, ascending: a size up to an edge and beyond the one before is in that edge's cell.
+        edges: For each dimension, ascending: a size up to an edge and beyond the one before is in that edge's cell.
     """
 
     grid: Grid
@@ -204,7 +204,7 @@ def fill(measured: Grid, stairs: Mapping[str, Stair], sms: int, cold: Collection
     some = np.isfinite(filled).any(axis=1)
     wins = sorted(set(np.nanargmin(filled[some], axis=1).tolist()))
     grid = Grid(
-        tuple((int(m), int(n), int(k)) for m, n, k in points.sizes[some]),
+        tuple(tuple(map(int, size)) for size in points.sizes[some]),
         tuple(measured.kernels[i] for i in wins),
         tuple(map(tuple, filled[np.ix_(some, wins)].tolist())),
     )
@@ -239,7 +239,7 @@ _WHOLE = _CLASSES - 1
 
 @dataclass(frozen=True)
 class _Points:
-    """_Sizes, n x 3, and whether times there are of cold caches, n."""
+    """_Sizes, n x axes, and whether times there are of cold caches, n."""
 
     sizes: _Sizes
     cold: NDArray[np.bool_]
@@ -296,7 +296,7 @@ class _Fit:
         """Return coordinates: logarithms of dimensions and blocks, divisibility by `VECTOR`, the cache's state."""
         load = -(-blocks // self.sms)
         alike = [_SAME_BLOCKS * np.log2(blocks), _SAME_LOAD * np.log2(load), _OTHER_CACHE * points.cold]
-        return np.column_stack([np.log2(points.sizes), _OTHER_CLASS * (points.sizes % VECTOR == 0), *alike])
+        return np.column_stack([np.log2(points.sizes), _OTHER_CLASS * _divided(points.sizes), *alike])
 
 
 def _fit(points: _Points, times: Floats, stair: Stair, sms: int) -> _Fit:
@@ -380,7 +380,7 @@ class _Fitting:
     def _fits(self, points: _Points, flat: float) -> tuple[Floats, NDArray[np.intp]]:
         """Return the shares that measured sizes have in a local fit at points, and their indices: points x sizes.
 
-        The fit is linear in the logarithms of m, n and k, and prefers by `flat` not to change with them.
+        The fit is linear in the logarithms of the dimensions, and prefers by `flat` not to change with them.
         """
         tree = cKDTree(_peers(self.known.sizes))
         distance, near = tree.query(_peers(points.sizes), k=min(_PEERS, len(self.known)), workers=-1)
@@ -390,7 +390,7 @@ class _Fitting:
         away = np.log2(self.known.sizes)[near] - np.log2(points.sizes)[:, None]
         features = np.concatenate([np.ones((*near.shape, 1)), away], axis=2)
         weighted = (weight[:, :, None] * features).transpose(0, 2, 1)
-        normal = weighted @ features + np.diag([0.0, flat, flat, flat])
+        normal = weighted @ features + np.diag([0.0, *[flat] * self.known.sizes.shape[1]])
         return np.linalg.solve(normal, weighted)[:, 0], near  # the constant is the fit at the point
 
     @cached_property
@@ -402,7 +402,13 @@ class _Fitting:
 
 
 def _peers(sizes: _Sizes) -> Floats:
-    return np.column_stack([np.log2(sizes), _PEERS_CLASS * (sizes % VECTOR == 0)])
+    return np.column_stack([np.log2(sizes), _PEERS_CLASS * _divided(sizes)])
+
+
+def _divided(sizes: _Sizes) -> NDArray[np.bool_]:
+    """Return which of m, n and k `VECTOR` divides, sizes x 3. How many products there are changes no copy."""
+    found: NDArray[np.bool_] = sizes[:, : len(AXES)] % VECTOR == 0
+    return found
 
 
 def _mixed(stairs: Floats, losses: Floats, share: float) -> Floats:
@@ -442,15 +448,18 @@ def _usual(known: Sequence[Floats]) -> Floats:
 
 def _features(points: _Points, blocks: NDArray[np.int64], at_once: int, sms: int) -> Floats:
     """Return n x features: a constant and the matrices' bytes, warm and cold, waves, and waves times k; at least 0."""
-    m, n, k = points.sizes.T.astype(np.float64)
+    m, n, k, *batch = points.sizes.T.astype(np.float64)
     ran = waves(blocks, at_once, sms)
     # scaled alike, or the least squares would be ill-conditioned
-    scaled = np.column_stack([np.ones(len(points)), m * n / 2**20, m * k / 2**20, n * k / 2**20])
+    scaled = np.column_stack([m * n, m * k, n * k]) / 2**20
+    for products in batch:
+        scaled *= products[:, None]
+    scaled = np.column_stack([np.ones(len(points)), scaled])
     return np.hstack([scaled, scaled * points.cold[:, None], ran, ran * (k / 2**10)[:, None]])
 
 
 def _classes(sizes: _Sizes) -> NDArray[np.intp]:
-    found: NDArray[np.intp] = (sizes % VECTOR == 0) @ np.array([1, 2, 4])
+    found: NDArray[np.intp] = _divided(sizes) @ np.array([1, 2, 4])
     return found
 
 
@@ -469,13 +478,13 @@ def _alike(known: _Points, sizes: _Sizes) -> _Points:
 
 
 def _edges(known: _Sizes) -> tuple[tuple[int, ...], ...]:
-    """Return cells: of m and n as kernels' tiles divide them, of k as it was measured, and half way between."""
+    """Return cells: of m and n as kernels' tiles divide them, of the rest as it was measured, and half way between."""
     if _scattered(known):
         return _scattered_edges(known)
     coarser = 1
     while True:
         m, n = (_steps(int(known[:, axis].max()), coarser) for axis in (0, 1))
-        found = (m, n, _halves(known[:, 2]))
+        found = (m, n, *map(_halves, known[:, 2:].T))
         if np.prod([len(own) for own in found]) <= _MOST_CELLS or coarser > 1 << 20:
             return found
         coarser *= 2
@@ -496,8 +505,11 @@ def _scattered_edges(known: _Sizes) -> tuple[tuple[int, ...], ...]:
         beyond = (low[-1] * 2 ** (step / _OCTAVE) for step in range(1, steps + 1))
         return (*low, *(-(-round(edge) // _FINE) * _FINE for edge in beyond))
 
-    steps = range(math.ceil(_DEEP_OCTAVE * math.log2(last[2])) + 1)
-    return along(0), along(1), tuple(sorted({round(2 ** (step / _DEEP_OCTAVE)) for step in steps}))
+    def smooth(axis: int) -> tuple[int, ...]:
+        steps = range(math.ceil(_DEEP_OCTAVE * math.log2(last[axis])) + 1)
+        return tuple(sorted({round(2 ** (step / _DEEP_OCTAVE)) for step in steps}))
+
+    return along(0), along(1), *map(smooth, range(2, len(last)))
 
 
 def _steps(last: int, coarser: int) -> tuple[int, ...]:
@@ -525,19 +537,19 @@ def _between(edges: Sequence[Sequence[int]], known: _Sizes) -> _Sizes:
     taken = set(map(tuple, known.tolist()))
     sizes: list[Size] = []
     for whole_m, whole_n in sorted(seen):
-        for m, n, k in product(*edges):
-            size = (m if whole_m else m - 1, n if whole_n else n - 1, k)
+        for m, n, *rest in product(*edges):
+            size = (m if whole_m else m - 1, n if whole_n else n - 1, *rest)
             if size not in taken:
                 sizes.append(size)
-    return np.array(sizes, dtype=np.int64).reshape(-1, 3)
+    return np.array(sizes, dtype=np.int64).reshape(-1, known.shape[1])
 
 
 def _drawn(known: _Sizes) -> _Sizes:
     rng = np.random.default_rng(0)
     low, high = known.min(axis=0), known.max(axis=0)
-    drawn = np.exp(rng.uniform(np.log(low), np.log(high + 1), (_DRAWN, 3))).astype(np.int64)
+    drawn = np.exp(rng.uniform(np.log(low), np.log(high + 1), (_DRAWN, known.shape[1]))).astype(np.int64)
     whole = rng.random(drawn.shape) < (known % VECTOR == 0).mean(axis=0)
     drawn = np.clip(np.where(whole, np.maximum(drawn // VECTOR, 1) * VECTOR, drawn), low, high)
     taken = set(map(tuple, known.tolist()))
     sizes = [size for size in dict.fromkeys(map(tuple, drawn.tolist())) if size not in taken]
-    return np.array(sizes, dtype=np.int64).reshape(-1, 3)
+    return np.array(sizes, dtype=np.int64).reshape(-1, known.shape[1])

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from operator import attrgetter
 
 from lab.base.sizes import AXES
-from lab.library.tree import SPLIT_AXES, Exact, Logic
+from lab.library.tree import BATCH_SPLIT, SPLIT_AXES, Exact, Logic
 
 _INDENT = "    "
 
 
-def nested_tests(logic: Logic) -> tuple[str, ...]:
+def nested_tests(logic: Logic, axes: Sequence[str] = AXES) -> tuple[str, ...]:
     """Return the tests as lines of a C function's body, which return the kernel's number.
 
-    They use the variables m, n and k, and for what is left of a division those of `remainders`. Of a split the side
+    They use the dimensions as variables, and for what is left of a division those of `remainders`. Of a split the side
     with fewer leaves is nested and the other follows it, so that the nesting is no deeper than the logarithm of the
     number of leaves: compilers limit it, and a tree may be as deep as it has sizes.
+
+    Args:
+        logic: What picks a kernel.
+        axes: The dimensions of a size.
     """
-    return (*_exact(logic.exact), *_splits(logic))
+    return (*_exact(logic.exact, axes), *_splits(logic))
 
 
 def remainders(logic: Logic) -> tuple[tuple[str, str], ...]:
     """Return (variable, dimension) of each remainder that a threshold stands on."""
-    used = sorted({split.axis for split in logic.splits if split.axis >= len(AXES)})
+    used = sorted({split.axis for split in logic.splits if len(AXES) <= split.axis < BATCH_SPLIT})
     return tuple((_variable(axis), AXES[axis - len(AXES)]) for axis in used)
 
 
@@ -32,24 +35,26 @@ def _variable(axis: int) -> str:
     return SPLIT_AXES[axis].replace(" % ", "_mod_")
 
 
-def _exact(sizes: tuple[Exact, ...]) -> Iterator[str]:
-    """Tests for equality, one dimension inside the other."""
+def _exact(sizes: Sequence[Exact], axes: Sequence[str], depth: int = 0) -> Iterator[str]:
+    """Tests for equality, one dimension inside the other.
+
+    Args:
+        sizes: In ascending order; they agree in the first `depth` dimensions.
+        axes: The dimensions.
+        depth: How many were tested.
+    """
     if not sizes:
         return
-    yield "switch (m) {"
-    for m, of_m in groupby(sizes, attrgetter("m")):
-        yield f"case {m}:"
-        yield f"{_INDENT}switch (n) {{"
-        for n, of_n in groupby(of_m, attrgetter("n")):
-            yield f"{_INDENT}case {n}:"
-            yield f"{_INDENT * 2}switch (k) {{"
-            for one in of_n:
-                yield f"{_INDENT * 2}case {one.k}: return {one.kernel};"
-            yield f"{_INDENT * 2}}}"
-            yield f"{_INDENT * 2}break;"
-        yield f"{_INDENT}}}"
-        yield f"{_INDENT}break;"
-    yield "}"
+    indent, last = _INDENT * depth, depth + 1 == len(axes)
+    yield f"{indent}switch ({axes[depth]}) {{"
+    for extent, same in groupby(sizes, lambda one: one.size[depth]):
+        if last:
+            yield f"{indent}case {extent}: return {next(same).kernel};"
+            continue
+        yield f"{indent}case {extent}:"
+        yield from _exact(tuple(same), axes, depth + 1)
+        yield f"{indent}{_INDENT}break;"
+    yield f"{indent}}}"
 
 
 def _splits(logic: Logic) -> Iterator[str]:

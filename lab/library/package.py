@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from lab.base.elements import ELEMENT_BYTES, PARTS
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, names_in
+from lab.base.sizes import AXES, BATCH_AXES, STRIDES, Size
 from lab.hardware.encodedmaps import DATA_TYPES
 from lab.hardware.tensormaps import ADDRESS_ALIGNMENT, TensorMap
 from lab.library.grid import Loss
@@ -31,6 +32,8 @@ ALIGNMENT = 256
 """Scratch buffers start at multiples of so many bytes in the workspace, like the driver's own allocations."""
 
 SIZES = ("m", "n", "k", "lda", "ldb", "ldc")
+BATCH_SIZES = ("batch", *STRIDES)
+"""What launches of a library of batches know beside `SIZES`."""
 FACTORS = ("alpha", "beta")
 POINTERS = ("A", "B", "C")
 IMAGINARY = ("alpha_imag", "beta_imag")
@@ -49,7 +52,7 @@ class TimesKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LibraryLaunch:
-    """One launch. Its expressions know `SIZES` and `FACTORS`; everything else is a number in them.
+    """One launch. Its expressions know the library's `sizes` and `FACTORS`; everything else is a number in them.
 
     Attributes:
         entry: Symbol.
@@ -87,7 +90,7 @@ class LibraryBuffer:
 
 @dataclass(frozen=True, slots=True)
 class LibraryMap:
-    """A tensor map that a kernel takes. Its expressions know `SIZES`; it is encoded for the operands of a call.
+    """A tensor map that a kernel takes, encoded for the operands of a call. Its expressions know the library's `sizes`.
 
     Attributes:
         name: What arguments call it.
@@ -124,8 +127,8 @@ class LibraryKernel:
         launches: What computes one product, in order.
         workspace: Scratch that the launches share.
         tensor_maps: The maps that its launches take.
-        requires: What must hold of `SIZES` for the kernel to compute the product, such as leading dimensions that are
-            multiples of 8; empty for nothing.
+        requires: What must hold of the library's `sizes` for the kernel to compute the product, such as leading
+            dimensions that are multiples of 8; empty for nothing.
     """
 
     name: str
@@ -170,6 +173,7 @@ class MeasuredSize:
         kernel: Number of the kernel.
         ms: Its median time.
         cublas_ms: That of cuBLAS; None where it was not timed.
+        batch: Products of this size.
     """
 
     m: int
@@ -178,6 +182,12 @@ class MeasuredSize:
     kernel: int
     ms: float
     cublas_ms: float | None = None
+    batch: int = 1
+
+    @property
+    def size(self) -> Size:
+        """The dimensions of `BATCH_AXES`."""
+        return self.m, self.n, self.k, self.batch
 
 
 @dataclass(frozen=True)
@@ -199,6 +209,7 @@ class Library:
         schema: Version of the JSON.
         general: What picks one where the requirements of the kernel that `logic` picks do not hold; its own kernels
             have none. None where no kernel has any.
+        batched: Its kernels compute a batch of products in one launch, and are picked by the number of products, too.
     """
 
     name: str
@@ -214,6 +225,17 @@ class Library:
     measured: tuple[MeasuredSize, ...] = ()
     schema: int = field(default=SCHEMA)
     general: Logic | None = None
+    batched: bool = False
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Names of the dimensions by which a kernel is picked."""
+        return BATCH_AXES if self.batched else AXES
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """What its launches know of the matrices: dimensions, leading dimensions, and of batches their strides."""
+        return (*SIZES, *BATCH_SIZES) if self.batched else SIZES
 
     @property
     def factors(self) -> tuple[str, ...]:
@@ -237,12 +259,22 @@ class Library:
         _check_general(self)
         if any(one.kernel not in range(len(self.kernels)) for one in self.measured):
             raise UserError("a measured size names a kernel that is not there", key="measured")
+        _check_batches(self)
         for i, kernel in enumerate(self.kernels):
-            _check_kernel(kernel, self.dtype, f"kernels[{i}]")
+            _check_kernel(kernel, self, f"kernels[{i}]")
 
 
 Library.__pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[attr-defined]
 _LIBRARY = TypeAdapter(Library)
+
+_WITHOUT_BATCH = {"__all__": {"batch": True}}
+_OF_BATCHES: Any = {
+    "batched": True,
+    "logic": {"exact": _WITHOUT_BATCH},
+    "general": {"exact": _WITHOUT_BATCH},
+    "measured": _WITHOUT_BATCH,
+}
+"""Fields that single products do not need."""
 
 
 def factors_of(dtype: str) -> tuple[str, ...]:
@@ -265,20 +297,31 @@ def _check_general(library: Library) -> None:
         raise UserError("a kernel of the general logic has requirements", key="general", found=wrong[0])
 
 
-def _check_kernel(kernel: LibraryKernel, dtype: str, key: str) -> None:
+def _check_batches(library: Library) -> None:
+    """Check that a library of single products knows no batch."""
+    if library.batched:
+        return
+    for key, logic in (("logic", library.logic), ("general", library.general)):
+        if logic is not None and logic.batched:
+            raise UserError("a library of single products picks by batch", key=key, accepted="batched: true")
+    if any(one.batch != 1 for one in library.measured):
+        raise UserError("a library of single products has times of batches", key="measured", accepted="batched: true")
+
+
+def _check_kernel(kernel: LibraryKernel, library: Library, key: str) -> None:
     for name, value in (("name", kernel.name), ("cubin", kernel.cubin)):
         if not _FILE.fullmatch(value):
             accepted = "letters, digits and _ . + -"
             raise UserError("not a usable file name", key=f"{key}.{name}", found=value, accepted=accepted)
     if not kernel.launches:
         raise UserError("the kernel has no launches", key=f"{key}.launches")
-    factors = factors_of(dtype)
-    _check_names(kernel, key)
+    sizes, factors = library.sizes, library.factors
+    _check_names(kernel, sizes, key)
     scratch = {buffer.name: buffer.dtype for buffer in kernel.workspace}
     for name, element in scratch.items():
-        if not _NAME.fullmatch(name) or name in (*SIZES, *factors, *POINTERS) or element not in ARGUMENT_TYPES:
+        if not _NAME.fullmatch(name) or name in (*sizes, *factors, *POINTERS) or element not in ARGUMENT_TYPES:
             raise UserError("not a workspace buffer", key=f"{key}.workspace", found=f"{element} {name}")
-    pointers = {**dict.fromkeys(POINTERS, dtype), **scratch}
+    pointers = {**dict.fromkeys(POINTERS, library.dtype), **scratch}
     _check_maps(kernel.tensor_maps, pointers, f"{key}.tensor_maps")
     maps = {one.name for one in kernel.tensor_maps}
     for launch in kernel.launches:
@@ -290,30 +333,30 @@ def _check_kernel(kernel: LibraryKernel, dtype: str, key: str) -> None:
             elif kind.endswith("*"):
                 fits = pointers.get(name) == kind[:-1].strip()
             else:
-                fits = name in (*SIZES, *factors) and kind in _ARGUMENTS
+                fits = name in (*sizes, *factors) and kind in _ARGUMENTS
             if not fits:
-                known = [*SIZES, *factors, *(f"{element}* {pointer}" for pointer, element in pointers.items())]
+                known = [*sizes, *factors, *(f"{element}* {pointer}" for pointer, element in pointers.items())]
                 known += [f"{TENSOR_MAP} {one}" for one in sorted(maps)]
                 raise UserError(
                     "a library cannot pass this argument", key=f"{key}.launches", found=f"{kind} {name}", accepted=known
                 )
 
 
-def _check_names(kernel: LibraryKernel, key: str) -> None:
+def _check_names(kernel: LibraryKernel, sizes: tuple[str, ...], key: str) -> None:
     """Check that requirements and maps depend on sizes alone: a kernel is picked before its launches are known."""
     texts = {"requires": kernel.requires} if kernel.requires else {}
     for i, one in enumerate(kernel.tensor_maps):
         texts |= {f"tensor_maps[{i}].extents[{j}]": text for j, text in enumerate(one.extents)}
         texts[f"tensor_maps[{i}].leading"] = one.leading
     for place, text in texts.items():
-        for name in sorted(names_in(text, at=Location("<library>"), key=f"{key}.{place}") - set(SIZES)):
-            raise UserError("an unknown name", key=f"{key}.{place}", found=name, accepted=", ".join(SIZES))
+        for name in sorted(names_in(text, at=Location("<library>"), key=f"{key}.{place}") - set(sizes)):
+            raise UserError("an unknown name", key=f"{key}.{place}", found=name, accepted=", ".join(sizes))
 
 
 def _check_maps(maps: Sequence[LibraryMap], pointers: Mapping[str, str], key: str) -> None:
     seen: set[str] = set()
     for i, one in enumerate(maps):
-        if not _NAME.fullmatch(one.name) or one.name in seen or one.name in (*SIZES, *FACTORS, *pointers):
+        if not _NAME.fullmatch(one.name) or one.name in seen or one.name in (*SIZES, *BATCH_SIZES, *FACTORS, *pointers):
             raise UserError("not a name of its own", key=f"{key}[{i}].name", found=one.name)
         seen.add(one.name)
         if pointers.get(one.of) != one.dtype or one.dtype not in DATA_TYPES:
@@ -329,8 +372,9 @@ def _check_maps(maps: Sequence[LibraryMap], pointers: Mapping[str, str], key: st
 
 
 def to_json(library: Library) -> str:
-    """Return the library as JSON."""
-    return _LIBRARY.dump_json(library, indent=1).decode() + "\n"
+    """Return the library as JSON. That of single products says nothing of batches, as older versions wrote it."""
+    unsaid = None if library.batched else _OF_BATCHES
+    return _LIBRARY.dump_json(library, indent=1, exclude=unsaid).decode() + "\n"
 
 
 def from_json(text: str, file: Path | str = "<json>") -> Library:

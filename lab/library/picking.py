@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 from lab.base.errors import Location
 from lab.base.expressions import Scalar, evaluate
-from lab.library.package import SIZES, Library, LibraryKernel
+from lab.library.grid import check_size
+from lab.library.package import Library, LibraryKernel
 
 
 def pick(library: Library, point: Mapping[str, Scalar]) -> int:
@@ -18,43 +19,46 @@ def pick(library: Library, point: Mapping[str, Scalar]) -> int:
 
     Args:
         library: The library.
-        point: m, n, k and the leading dimensions.
+        point: The library's `sizes`.
 
     Raises:
         UserError: It is not a size.
     """
-    m, n, k = int(point["m"]), int(point["n"]), int(point["k"])
-    number = library.logic.select(m, n, k)
+    size = tuple(int(point[axis]) for axis in library.axes)
+    number = library.logic.select(*size)
     if library.general is None or fits(library.kernels[number], point):
         return number
-    return library.general.select(m, n, k)
+    return library.general.select(*size)
 
 
-def picked(library: Library, m: int, n: int, k: int) -> int:
-    """Return the number of the kernel for matrices without padding.
+def picked(library: Library, m: int, n: int, k: int, batch: int = 1) -> int:
+    """Return the number of the kernel for matrices without padding, the members of a batch one behind another.
+
+    A library of single products has the same one for every batch, whose members it computes in turn.
 
     Raises:
         UserError: It is not a size.
     """
-    return pick(library, dict(zip(SIZES, (m, n, k, *least_leading(library.layout, m, n, k)), strict=True)))
+    check_size(m, n, k, batch)
+    point = (m, n, k, *least_leading(library.layout, m, n, k), batch, m * k, k * n, m * n)
+    return pick(library, dict(zip(library.sizes, point, strict=False)))
 
 
-def possible(library: Library, m: int, n: int, k: int) -> tuple[LibraryKernel, ...]:
+def possible(library: Library, m: int, n: int, k: int, batch: int = 1) -> tuple[LibraryKernel, ...]:
     """Return the kernels that a size may get, by its leading dimensions.
 
     Raises:
         UserError: It is not a size.
     """
     logics = (library.logic, library.general)
-    return tuple(library.kernels[i] for i in {logic.select(m, n, k) for logic in logics if logic is not None})
+    return tuple(library.kernels[i] for i in {logic.select(m, n, k, batch) for logic in logics if logic is not None})
 
 
 def fits(kernel: LibraryKernel, point: Mapping[str, Scalar]) -> bool:
-    """Return whether a kernel's requirements hold of m, n, k and the leading dimensions."""
+    """Return whether a kernel's requirements hold of sizes, leading dimensions and strides."""
     if not kernel.requires:
         return True
-    names = {name: point[name] for name in SIZES}
-    return bool(evaluate(kernel.requires, names, at=Location(kernel.name), key="requires"))
+    return bool(evaluate(kernel.requires, point, at=Location(kernel.name), key="requires"))
 
 
 def least_leading(layout: str, m: int, n: int, k: int) -> tuple[int, int, int]:

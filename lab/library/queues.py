@@ -271,7 +271,7 @@ class StreamQueue:
         factors: Factors,
         workspace: tuple[int, int] | None,
     ) -> None:
-        """Queue the launches of a call, once for each member of a batch.
+        """Queue the launches of a call, once for each member of a batch that they do not compute together.
 
         Args:
             form: Its matrices.
@@ -290,7 +290,7 @@ class StreamQueue:
             if prepared.scratch_bytes:
                 prepared.place(self._base(prepared.scratch_bytes, workspace))
             self._launch(prepared, pointers)
-            if form.count > 1:
+            if form.count > 1 and not form.together:
                 for at_a, at_b, at_c in form.places(pointers)[1:]:
                     self._launch(prepared, (at_a, at_b, at_c))
 

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, evaluate, names_in
+from lab.base.sizes import AXES, BATCH_AXES
 from lab.base.yamlfile import Key, dotted
 from lab.hardware.tensormaps import MOST_BOX, SWIZZLES
 from lab.library.meaning import Meaning, interpreted
-from lab.library.package import FACTORS, SIZES, LibraryBuffer, LibraryKernel, LibraryLaunch, LibraryMap
-from lab.operators.gemm import STRIDES, GemmProblem
+from lab.library.package import BATCH_SIZES, FACTORS, SIZES, LibraryBuffer, LibraryKernel, LibraryLaunch, LibraryMap
+from lab.operators.gemm import GemmProblem
 from lab.templates.front_matter import TENSOR_MAP, Template
 from lab.templates.instance import Instance
 from lab.templates.launches import RESIDENT_BLOCKS
@@ -34,13 +35,20 @@ from lab.templates.sequence import (
 )
 
 _RUN_TIME = frozenset((*SIZES, *FACTORS))
-_OF_BATCHES = frozenset(("batch", *STRIDES))
+_OF_BATCHES = frozenset(BATCH_SIZES)
 """Names that a template's expressions may have as long as nothing of them is left for one product."""
-_IN_A_GRID = _RUN_TIME | {RESIDENT_BLOCKS}
+_IN_A_GRID = frozenset((RESIDENT_BLOCKS,))
 
 
 def kernel(
-    name: str, *, cubin: str, template: Template, parameters: Mapping[str, Scalar], dtype: str, layout: str
+    name: str,
+    *,
+    cubin: str,
+    template: Template,
+    parameters: Mapping[str, Scalar],
+    dtype: str,
+    layout: str,
+    batched: bool = False,
 ) -> LibraryKernel:
     """Describe one kernel for a library.
 
@@ -51,18 +59,20 @@ def kernel(
         parameters: All of the template's.
         dtype: Element type.
         layout: BLAS letters.
+        batched: The kernel computes a batch of products in one launch.
 
     Raises:
         UserError: An expression uses a name that is known neither now nor when the kernel is launched, or an operation
             on sizes that C lacks.
     """
-    problem = GemmProblem.of({"m": 1, "n": 1, "k": 1, "dtype": dtype, "layout": layout})
+    size = dict.fromkeys(BATCH_AXES if batched else AXES, 1)
+    problem = GemmProblem.of({**size, "dtype": dtype, "layout": layout})
     names = Instance(
         template, parameters, {key: value for key, value in problem.items() if isinstance(value, str)}
     ).names
     scope = Scope(names, frozenset(), lambda path: template.document.at(*path), dtype)
     known = {name: value for name, value in names.items() if isinstance(value, bool | int | float | str)}
-    special = _Specialiser(known, template)
+    special = _Specialiser(known, template, _RUN_TIME | _OF_BATCHES if batched else _RUN_TIME)
     workspace = tuple(
         LibraryBuffer(one.name, scope.typed(one.dtype), special(one.elements, ("workspace", one.name)), one.zero)
         for one in buffers(template.declares)
@@ -89,13 +99,14 @@ class _Specialiser:
 
     known: Mapping[str, Scalar]
     template: Template
+    run_time: frozenset[str]
 
-    def __call__(self, expression: Expression, path: Key, later: frozenset[str] = _RUN_TIME) -> str:
+    def __call__(self, expression: Expression, path: Key, later: frozenset[str] = frozenset()) -> str:
         """Return the expression with sizes and factors as its only names, and what else is known `later`."""
         if not isinstance(expression, str):
             return literal(expression)
         at, key = self.template.document.at(*path), dotted(path)
-        passed = self.known.keys() | later
+        passed = self.known.keys() | self.run_time | later
 
         def check(text: str, known: AbstractSet[str]) -> None:
             if unknown := sorted(names_in(text, at=at, key=key) - known):
@@ -143,7 +154,7 @@ class _Specialiser:
         parts = []
         for i, one in enumerate(self.template.declares.requires):
             at, path = self.template.document.at("requires", i), ("requires", i)
-            if names_in(one.that, at=at, key=dotted(path)) & _RUN_TIME:
+            if names_in(one.that, at=at, key=dotted(path)) & self.run_time:
                 parts.append(self(one.that, path))
         return " and ".join(part for part in parts if part != "true")
 

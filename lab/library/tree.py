@@ -1,10 +1,10 @@
 """Which kernel for which size: a tree of thresholds, grown over measured times.
 
-The tree splits the sizes (m, n, k) at one threshold of one dimension at a time. Each node takes the split that loses
-the least time against always picking the best kernel; splitting goes on until nothing is lost over the measured sizes,
-or until a limit that the caller sets. Time lost is relative: a size at which the picked kernel takes 1.1 times as long
-as the best one loses 0.1, whether it runs for a microsecond or a second. Times span six orders of magnitude, and in
-absolute time the largest sizes alone would decide every split.
+The tree splits the sizes (m, n, k, and of batches their products) at one threshold of one dimension at a time. Each
+node takes the split that loses the least time against always picking the best kernel; splitting goes on until nothing
+is lost over the measured sizes, or until a limit that the caller sets. Time lost is relative: a size at which the
+picked kernel takes 1.1 times as long as the best one loses 0.1, whether it runs for a microsecond or a second. Times
+span six orders of magnitude, and in absolute time the largest sizes alone would decide every split.
 
 A kernel that cannot take every size is a leaf's pick only if it gains on the leaf's sizes that it takes. Elsewhere
 another kernel runs in its place, so over all sizes of a leaf it may look like that kernel although it is slow itself.
@@ -14,21 +14,24 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lab.base.errors import UserError
-from lab.base.sizes import AXES, Size
+from lab.base.sizes import AXES, BATCH_AXES, Size, extents
 from lab.library.grid import Floats, Grid, Loss, check_size, loss_of
 
 VECTOR = 4
 """Elements of the widest copies: a kernel may take another path where this does not divide a dimension."""
 
-SPLIT_AXES = (*AXES, *(f"{axis} % {VECTOR}" for axis in AXES))
-"""What a threshold may stand on: a dimension, or what is left of it when it is divided by `VECTOR`."""
+SPLIT_AXES = (*AXES, *(f"{axis} % {VECTOR}" for axis in AXES), "batch")
+"""What a threshold may stand on: a dimension, or what is left of m, n or k when it is divided by `VECTOR`."""
+
+BATCH_SPLIT = len(SPLIT_AXES) - 1
+"""The number of products in `SPLIT_AXES`."""
 
 _UNMEASURED = 1e6
 """Loss of a kernel at a size where it was not measured: beyond any real one, so that no split accepts it willingly."""
@@ -59,11 +62,17 @@ class Exact:
     n: int
     k: int
     kernel: int
+    batch: int = 1
+
+    @property
+    def size(self) -> Size:
+        """The dimensions of `BATCH_AXES`."""
+        return self.m, self.n, self.k, self.batch
 
 
 @dataclass(frozen=True)
 class Logic:
-    """What picks a kernel.
+    """What picks a kernel. A size of no batch is one of a batch of one product.
 
     Attributes:
         kernels: Names of those that can be picked.
@@ -94,9 +103,16 @@ class Logic:
         if any(split.axis not in range(len(SPLIT_AXES)) for split in self.splits):
             accepted = ", ".join(f"{i}: {name}" for i, name in enumerate(SPLIT_AXES))
             raise UserError("the selection tree is broken", key="splits.axis", accepted=accepted)
-        order = [(e.m, e.n, e.k) for e in self.exact]
+        order = [one.size for one in self.exact]
         if order != sorted(set(order)):
-            raise UserError("exact sizes are not in order", key="exact", accepted="ascending m, n, k, each once")
+            raise UserError(
+                "exact sizes are not in order", key="exact", accepted=f"ascending {', '.join(BATCH_AXES)}, each once"
+            )
+
+    @property
+    def batched(self) -> bool:
+        """Whether the number of products decides anything."""
+        return any(one.batch != 1 for one in self.exact) or any(split.axis == BATCH_SPLIT for split in self.splits)
 
     @cached_property
     def picks(self) -> frozenset[int]:
@@ -119,20 +135,20 @@ class Logic:
             kernels,
             moved(self.root),
             tuple(Split(s.axis, s.threshold, moved(s.below), moved(s.rest)) for s in self.splits),
-            tuple(Exact(e.m, e.n, e.k, number[e.kernel]) for e in self.exact),
+            tuple(replace(one, kernel=number[one.kernel]) for one in self.exact),
         )
 
     @cached_property
     def _exact(self) -> dict[Size, int]:
-        return {(e.m, e.n, e.k): e.kernel for e in self.exact}
+        return {one.size: one.kernel for one in self.exact}
 
-    def select(self, m: int, n: int, k: int) -> int:
+    def select(self, m: int, n: int, k: int, batch: int = 1) -> int:
         """Return the number of the kernel for a size.
 
         Raises:
             UserError: It is not a size.
         """
-        size = check_size(m, n, k)
+        size = check_size(m, n, k, batch)
         found = self._exact.get(size)
         if found is not None:
             return found
@@ -141,13 +157,13 @@ class Logic:
             at = split.below if below else split.rest
         return ~at
 
-    def reasons(self, m: int, n: int, k: int) -> tuple[str, ...]:
+    def reasons(self, m: int, n: int, k: int, batch: int = 1) -> tuple[str, ...]:
         """Return what decides about a size, the tightest bounds of each axis: ``64 <= m < 128``, ``k % 4 = 0``.
 
         Raises:
             UserError: It is not a size.
         """
-        size = check_size(m, n, k)
+        size = check_size(m, n, k, batch)
         if size in self._exact:
             return ("the size was measured for itself",)
         bounds: dict[int, tuple[int, int | None]] = {}
@@ -162,7 +178,8 @@ class Logic:
 
     def _way(self, size: Size) -> Iterator[tuple[Split, bool]]:
         """Yield the splits that a size goes through, and whether it is below their thresholds."""
-        along = (*size, *(dimension % VECTOR for dimension in size))
+        m, n, k, batch = size
+        along = (m, n, k, m % VECTOR, n % VECTOR, k % VECTOR, batch)
         at = self.root
         while at >= 0:
             split = self.splits[at]
@@ -178,7 +195,7 @@ def _between(axis: str, low: int, high: int | None) -> str:
 
 
 Edges = Sequence[Sequence[int]]
-"""For m, n and k, ascending: where cells of sizes end."""
+"""For each dimension of a size, ascending: where cells of sizes end."""
 
 
 def build(
@@ -198,8 +215,8 @@ def build(
         most_leaves: The most leaves of the tree; 0 means no limit.
         tolerance: A node whose mean loss is no more than this share is not split further; nor may the mean be more over
             the sizes that kernels with requirements take.
-        edges: Where thresholds on a dimension may stand; further thresholds separate the sizes that `VECTOR` divides.
-            Without edges, thresholds stand half way between sizes.
+        edges: Where thresholds on a dimension may stand; further thresholds separate the m, n and k that
+            `VECTOR` divides. Without edges, thresholds stand half way between sizes.
         gains: For each kernel that cannot take every size, what it gains at each size of the ranges on the kernel that
             runs where it cannot, as a share of the best kernel's time; NaN where it cannot take the size, minus
             infinity where it can but has no time.
@@ -229,8 +246,13 @@ def build(
         kernels,
         renumbered(root),
         tuple(Split(s.axis, s.threshold, renumbered(s.below), renumbered(s.rest)) for s in splits),
-        tuple(Exact(m, n, k, number[name]) for (m, n, k), name in sorted(fastest.items())),
+        tuple(_exact(size, number[name]) for size, name in sorted(fastest.items())),
     )
+
+
+def _exact(size: Size, kernel: int) -> Exact:
+    m, n, k, batch = extents(size)
+    return Exact(m, n, k, kernel, batch)
 
 
 def evaluate(logic: Logic, grid: Grid) -> Loss:
@@ -344,16 +366,26 @@ class _Places:
 
 
 def _halfway(sizes: Sequence[Size]) -> _Places:
-    return _Places(np.array(sizes, dtype=np.int64), None)
+    raw = np.array(sizes, dtype=np.int64)
+    return _Places(_by_split_axis(raw, np.zeros_like(raw[:, : len(AXES)])), None)
 
 
 def _in_cells(sizes: Sequence[Size], edges: Edges) -> _Places:
     """Sizes beyond the last edge lie in the last cell."""
     raw = np.array(sizes, dtype=np.int64)
     cells = [np.minimum(np.searchsorted(own, raw[:, i]), len(own) - 1) for i, own in enumerate(edges)]
-    divided = (raw % VECTOR != 0).astype(np.int64)
-    along = np.column_stack([*cells, divided]).astype(np.int64)
-    return _Places(along, (*(tuple(own) for own in edges), *((0, VECTOR - 1) for _ in edges)))
+    divided = (raw[:, : len(AXES)] % VECTOR != 0).astype(np.int64)
+    ends = [tuple(own) for own in edges]
+    remainders = ((0, VECTOR - 1) for _ in AXES)
+    return _Places(
+        _by_split_axis(np.column_stack(cells), divided), (*ends[: len(AXES)], *remainders, *ends[len(AXES) :])
+    )
+
+
+def _by_split_axis(along: NDArray[np.int64], remainders: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return sizes x dimensions in the order of `SPLIT_AXES`; a size of no batch has nothing along the last one."""
+    found: NDArray[np.int64] = np.column_stack([along[:, : len(AXES)], remainders, along[:, len(AXES) :]])
+    return found.astype(np.int64)
 
 
 def _node(points: NDArray[np.intp], costs: _Costs) -> _Node:

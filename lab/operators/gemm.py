@@ -37,6 +37,7 @@ from pydantic import Field, model_validator
 from lab.base.elements import ELEMENT_BYTES, PARTS, arithmetic_of, operations
 from lab.base.errors import UserError
 from lab.base.expressions import Scalar
+from lab.base.sizes import STRIDES
 from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Extent, Inputs, Operator, Problem
 from lab.operators.epilogues import Epilogue, applied
@@ -55,9 +56,6 @@ from lab.operators.matrices import (
 from lab.operators.stored import drawn, empty, parts, stored, wide, widened
 
 _HALF: Final = ("float16", "bfloat16")
-STRIDES: Final = ("stride_a", "stride_b", "stride_c")
-"""Derived fields of a problem with a batch: elements from one member of A, B and C to the next."""
-
 SCALARS: Final = (
     "m", "n", "k", "batch", "alpha", "beta", "alpha_imag", "beta_imag", "lda", "ldb", "ldc", *STRIDES
 )  # fmt: skip

@@ -15,7 +15,7 @@ from lab.library.archive import StoredLibrary
 from lab.library.calls import launches
 from lab.library.checked import CheckedSize
 from lab.library.expected import expected_ms
-from lab.library.package import SIZES, Library
+from lab.library.package import Library
 from lab.library.picking import picked
 from lab.operators.gemm import GemmProblem
 from lab.store.tuning_model import ProblemType
@@ -54,7 +54,7 @@ def check(
         MissingToolError: No card could start a worker.
     """
     library = stored.library
-    of = ProblemType(library.dtype, library.layout)
+    of = ProblemType(library.dtype, library.layout, library.batched)
     picks = [_picked(stored, of, size, cards) for size in sizes]
     ground = _ground(of, picks, seed)
     waiting: list[tuple[_Picked, Future[Surveyed]]] = []
@@ -91,7 +91,7 @@ class _Picked:
 def _picked(stored: StoredLibrary, of: ProblemType, size: Size, cards: Cards) -> _Picked:
     library = stored.library
     problem, number = product(of, size), picked(library, *size)
-    point: dict[str, Scalar] = {name: problem[name] for name in (*SIZES, *library.factors)}
+    point: dict[str, Scalar] = {name: problem[name] for name in (*library.sizes, *library.factors)}
     made = launches(library, number, point)
     if made.wait_for_occupancy:
         uses = image.kernels(stored.cubins[library.kernels[number].cubin])

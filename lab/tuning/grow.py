@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from lab.base.errors import Location, UserError
-from lab.base.sizes import Size
+from lab.base.sizes import Size, extents
 from lab.library import emit, specialise
 from lab.library.arrays import blocks, takes
 from lab.library.grid import Grid, Loss, loss_of
@@ -135,6 +135,7 @@ def write(
         held_out=facts.held_out,
         measured=_measured(context, final, grown),
         general=grown.requiring.general if grown.requiring else None,
+        batched=final.type.batched,
     )
     asked = context.tuning.library
     emit.write(made, cubins, folder, emit.Selection(asked.selection) if asked else emit.Selection.NESTED)
@@ -160,8 +161,8 @@ def _measured(context: TuningContext, final: FinalStep, grown: Grown) -> tuple[M
         if own:
             best = min(own, key=lambda name: own[name])
             beside = context.ledger.of(TimingStage.FINAL, baseline_id(final.type.label), size)
-            m, n, k = size
-            found.append(MeasuredSize(m, n, k, number[best], own[best], beside.ms if beside else None))
+            m, n, k, batch = extents(size)
+            found.append(MeasuredSize(m, n, k, number[best], own[best], beside.ms if beside else None, batch))
     return tuple(found)
 
 
@@ -258,6 +259,7 @@ def _launched(one: Kernel, of: ProblemType) -> LibraryKernel:
         parameters=one.candidate.parameters,
         dtype=of.dtype,
         layout=of.layout,
+        batched=of.batched,
     )
 
 

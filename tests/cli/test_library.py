@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from library_support import small_library
+from library_support import batched_library, small_library
 from played_surveys import Played
 from typer.testing import CliRunner
 
@@ -69,6 +69,37 @@ def test_explain_says_which_kernel_why_and_what_is_expected(folder: Path) -> Non
     near = [line for line in text.splitlines() if "near it" in line]
     assert "predicted near it: 512 x 512 x 512: 13.4 TFLOP/s, 1.00 of cuBLAS's throughput" in near[0]
     assert len(near) == 3
+
+
+@pytest.fixture
+def batches(tmp_path: Path) -> Path:
+    library = batched_library()
+    measured = tuple(MeasuredSize(64, 64, 64, 0, 0.01 * batch, 0.02, batch) for batch in (4, 8))
+    where = tmp_path / "batches" / library.name
+    write(replace(library, measured=measured), {one.name: b"code" for one in library.kernels}, where)
+    return where
+
+
+def test_explain_takes_the_number_of_products(batches: Path, folder: Path) -> None:
+    text = told("explain", batches, 64, 64, 64, "--batch", 16)
+    assert text.startswith("nn 64 x 64 x 64, batch 16: many\n  because 8 <= batch\n")
+    assert "launch strided: grid 16 x 1 x 1" in text
+    assert f"workspace: {4 * 64 * 64 * 16} bytes" in text
+    near = [line for line in text.splitlines() if "near it" in line]
+    assert "near it: 64 x 64 x 64, batch 8: 0.0524 TFLOP/s, 0.25 of cuBLAS's throughput" in near[0]
+    assert told("explain", batches, 64, 64, 64).startswith("nn 64 x 64 x 64, batch 1: few\n")
+    result = CliRunner().invoke(app, ["library", "explain", str(folder), "64", "64", "64", "--batch", "2"])
+    assert "sgemm picks by no batch" in str(result.exception)
+
+
+def test_check_times_random_batches(batches: Path, tmp_path: Path, gpu: Played) -> None:
+    told("check", batches, "--sizes", 9, "--batch", 20, "-o", tmp_path / "out")
+    assert len(gpu.orders) == 9
+    with (tmp_path / "out" / "check.csv").open(encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    assert all(1 <= int(row["batch"]) <= 20 and int(row["m"]) <= 1024 for row in rows)
+    assert {row["kernel"] for row in rows} == {"few", "many"}
+    assert [order.problem["batch"] for order in gpu.orders] == [int(row["batch"]) for row in rows]
 
 
 def test_pack_writes_an_archive_of_every_library_which_can_be_explained(folder: Path, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from lab.library.calls import (
     batch_form,
     call_form,
     check_places,
-    for_library,
     plan,
     sized_form,
 )
@@ -26,7 +25,7 @@ from lab.library.tree import Logic
 def formed(*arrays, layout="nn", reader=call_form):
     """The form of A, B and C."""
     a, b, c = (operand(name, array)[1] for name, array in zip("ABC", arrays, strict=True))
-    return reader((a, b, c), "float32", layout)
+    return reader((a, b, c), replace(small_library(), layout=layout))
 
 
 def matrix(value):
@@ -319,7 +318,7 @@ def test_every_member_of_c_is_apart_from_every_member_of_a():
 
 def test_a_form_by_sizes_is_that_of_matrices_without_padding():
     shapes = (3, 5), (5, 4), (3, 4)
-    of_arrays = for_library(formed(*(OnGpu(fortran(*shape)) for shape in shapes)), small_library())
+    of_arrays = formed(*(OnGpu(fortran(*shape)) for shape in shapes))
     assert sized_form(3, 4, 5, None, small_library()) == of_arrays
     padded = sized_form(3, 4, 5, (8, 9, 10), replace(small_library(), layout="tt"))
     assert padded.point == (3, 4, 5, 8, 9, 10)

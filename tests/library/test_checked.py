@@ -31,6 +31,8 @@ def row(
         ((256, 256, 4100), "deep", "aligned"),
         ((256, 255, 4000), "large", "unaligned"),
         ((1, 1, 1_000_000_000), "thin", "unaligned"),
+        ((8, 8, 8, 3), "tiny", "aligned"),
+        ((64, 64, 64, 101), "thin", "aligned"),
     ],
 )
 def test_a_size_has_a_shape_and_an_alignment(size: Size, shape: str, alignment: str) -> None:
@@ -72,3 +74,10 @@ def test_the_table_has_times_with_spread_and_count() -> None:
     assert (rows[0]["ours_ms"], rows[0]["ours_n"], rows[0]["cublas_ms"], rows[0]["ratio"]) == ("1.0", "3", "2.0", "2.0")
     assert (rows[1]["ours_ms"], rows[1]["ratio"], rows[1]["failure"]) == ("", "", "it failed")
     assert to_csv([]) == "layout\n"
+
+
+def test_a_batch_has_a_column_of_its_own() -> None:
+    alone, batch = row((8, 16, 24), 1.0, 2.0), row((8, 16, 24, 5), 1.0, 2.0)
+    assert "batch" not in to_csv([alone])
+    read = list(csv.DictReader(io.StringIO(to_csv([alone, batch]))))
+    assert [(one["k"], one["batch"], one["shape"]) for one in read] == [("24", "", "tiny"), ("24", "5", "tiny")]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fake_cuda import PRIMARY, SCRATCH, SIGNATURES, FakeCuda, Memory
-from library_support import ADDRESS, OnGpu, fortran, small_library
+from library_support import ADDRESS, OnGpu, batched_library, fortran, small_library
 from narrowing import known
 
 from lab.base.errors import UserError
@@ -631,3 +631,155 @@ def test_c_launches_what_python_launches(folder):
     allowed = ["allow part 65536"] * len(library.kernels)  # once, and not at every call
     ends = ["half 716", "no room 1", "misaligned 716", "no room 1"]
     assert lines == [*loads, *allowed, compiled, *wanted, *refused, *ends]
+
+
+@pytest.fixture
+def batches(tmp_path):
+    library = batched_library()
+    write(library, {kernel.name: kernel.name.encode() for kernel in library.kernels}, tmp_path)
+    return tmp_path
+
+
+def test_a_batch_is_one_launch_of_the_kernel_picked_for_it(batches, cuda):
+    loaded = opened(batches)
+    a = batch_of((5, 7), 3, 4 * 35, address=ADDRESS)  # behind one another, at no multiple of 16 bytes
+    b = batch_of((7, 9), 3, 0, address=2 * ADDRESS)
+    c = batch_of((5, 9), 3, 4 * 47, address=3 * ADDRESS)
+    for _ in range(2):
+        loaded.gemm_batched(2.0, a, b, 0.5, c)
+    values = (5, 9, 7, 2.0, ADDRESS, 5, 2 * ADDRESS, 7, 0.5, 3 * ADDRESS, 5, 3, 35, 0, 47)
+    assert cuda.log == [("strided", (3, 1, 1), (64, 1, 1), 0, 0, values)] * 2
+    assert cuda.loaded == [(PRIMARY, b"few")]
+
+
+def test_a_product_of_a_library_of_batches_is_a_batch_of_one(batches, cuda):
+    loaded = opened(batches)
+    a, b, c = operands_of([(20, 7), (7, 9), (20, 9)])
+    loaded.gemm(2.0, a, b, 0.5, c)
+    one = [batch_of(shape, 1, 0, address=ADDRESS * i) for i, shape in enumerate([(20, 7), (7, 9), (20, 9)], 1)]
+    loaded.gemm_batched(2.0, *one[:2], 0.5, one[2])
+    values = (20, 9, 7, 2.0, ADDRESS, 20, 2 * ADDRESS, 7, 0.5, 3 * ADDRESS, 20, 1, 0, 0, 0)
+    assert cuda.log == [("strided", (2, 1, 1), (64, 1, 1), 0, 0, values)] * 2
+
+
+def test_the_number_of_products_and_their_strides_decide(batches, cuda):
+    loaded = opened(batches)
+    assert [loaded.select(4, 6, 8, batch) for batch in (1, 2, 3, 7, 8)] == ["many", "few", "many", "few", "many"]
+    assert loaded.select(3, 6, 5, batch=9) == "few"  # whose members of A are 15 elements apart
+    for step in (4 * 32, 4 * 33):
+        a = batch_of((4, 8), 9, step, address=ADDRESS)
+        b, c = (batch_of(shape, 9, 512, address=i * ADDRESS) for i, shape in ((2, (8, 6)), (3, (4, 6))))
+        loaded.gemm_batched(1.0, a, b, 0.0, c)
+    assert cuda.loaded == [(PRIMARY, b"many"), (PRIMARY, b"few")]
+    # its scratch is that of all products
+    assert without_setup(cuda.log)[0][:4] == ("memset", SCRATCH, 0, 4 * 4 * 6 * 9)
+    assert loaded.workspace_bytes(4, 6, 8, batch=9) == -(-4 * 4 * 6 * 9 // 256) * 256
+    assert loaded.workspace_bytes(4, 6, 8, batch=9, strides=(33, 48, 24)) == 0
+
+
+def test_a_prepared_batch_is_only_queued(batches, cuda):
+    loaded = opened(batches)
+    shapes = [(4, 8), (8, 6), (4, 6)]
+    operands = [batch_of(shape, 9, 4 * shape[0] * shape[1], address=i * ADDRESS) for i, shape in enumerate(shapes, 1)]
+    loaded.prepare(4, 6, 8, batch=9)
+    before = list(cuda.log)
+    loaded.gemm_batched(1.0, *operands[:2], 0.0, operands[2])
+    assert [one[0] for one in cuda.log[len(before) :]] == ["memset", "strided"]
+    with pytest.raises(UserError, match="too far apart"):
+        loaded.prepare(4, 6, 8, batch=9, strides=(2**31, 48, 24))
+
+
+def test_members_of_a_batch_begin_at_whole_elements(batches, cuda):
+    loaded = opened(batches)
+    b, c = batch_of((7, 9), 3, 0, address=2 * ADDRESS), batch_of((5, 9), 3, 180, address=3 * ADDRESS)
+    with pytest.raises(UserError, match="members of A are not aligned") as raised:
+        loaded.gemm_batched(1.0, batch_of((5, 7), 3, 142, address=ADDRESS), b, 0.0, c)
+    assert raised.value.accepted == "a multiple of 4 bytes"
+    with pytest.raises(UserError, match="members of C share elements"):
+        loaded.gemm_batched(1.0, batch_of((5, 7), 3, 140, address=ADDRESS), b, 0.0, batch_of((5, 9), 3, 0, address=1))
+    assert cuda.log == []
+
+
+def test_members_of_a_batch_are_launched_in_turn_where_a_factor_lies_on_the_gpu(batches, cuda):
+    loaded = opened(batches)
+    a, b, c = (
+        batch_of(shape, 3, step, address=i * ADDRESS)
+        for i, (shape, step) in enumerate([((5, 7), 140), ((7, 9), 0), ((5, 9), 180)], 1)
+    )
+    loaded.gemm_batched(OnGpu(np.ones(1, "f4"), address=8 * ADDRESS), a, b, 0.5, c)
+    launches = [(one[0], one[5]) for one in without_setup(cuda.log)]
+    products = [values for entry, values in launches if entry == "strided"]
+    assert [(values[4], values[6], values[11:]) for values in products] == [
+        (ADDRESS + 140 * i, 2 * ADDRESS, (1, 0, 0, 0)) for i in range(3)
+    ]
+    assert [values[8] for entry, values in launches if entry == "combine"] == [3 * ADDRESS + 180 * i for i in range(3)]
+
+
+def test_a_library_of_single_products_picks_alike_for_every_batch(folder, cuda):
+    loaded = opened(folder)
+    assert loaded.select(35, 700, 2560, batch=7) == loaded.select(35, 700, 2560)
+    assert loaded.workspace_bytes(300, 50, 8, batch=7) == ROOM
+
+
+BATCH_MAIN = """
+int main(void)
+{
+    sgemm_library *library = NULL;
+    if (sgemm_open(&library, "here") != CUDA_SUCCESS) return 1;
+    long long m, n, k, lda, ldb, ldc, batch, a, b, c;
+    const CUdeviceptr at = 1 << 20;
+    while (scanf("%lld %lld %lld %lld %lld %lld %lld %lld %lld %lld", &m, &n, &k, &lda, &ldb, &ldc, &batch, &a, &b,
+                 &c) == 10) {
+        size_t bytes = 0;
+        CUresult status = sgemm_workspace_batched(m, n, k, batch, 2.0f, lda, a, ldb, b, 0.5f, ldc, c, &bytes);
+        printf("status %d %zu\\n", status, bytes);
+        status = sgemm_gemm_batched(library, m, n, k, batch, 2.0f, at, lda, a, 2 * at, ldb, b, 0.5f, 3 * at, ldc, c,
+                                    1 << 30, bytes, NULL);
+        printf("status %d\\n", status);
+    }
+    printf("one %d\\n", sgemm_gemm(library, 5, 9, 7, 2.0f, at, 5, 2 * at, 7, 0.5f, 3 * at, 5, 0, 0, NULL));
+    sgemm_close(library);
+    return 0;
+}
+"""
+
+
+@pytest.mark.skipif(GCC is None, reason="gcc compiles what is emitted")
+def test_c_launches_a_batch_as_python_does(batches):
+    library = batched_library()
+    stubs = STUBS[: STUBS.index("int main")].replace(
+        "[0] == 'p')", "[0] == 's') {\n        printf(\" %d %d %d %d\", *(int *)a[11], *(int *)a[12], *(int *)a[13], "
+        "*(int *)a[14]);\n    }\n    if (((const char *)f)[0] == 's')",
+    )  # fmt: skip
+    (batches / "main.c").write_text(stubs + BATCH_MAIN)
+    headers = locate.headers()
+    assert headers is not None
+    flags: list[str | Path] = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-I", headers]
+    sources = [batches / "main.c", batches / "sgemm.c"]
+    subprocess.run([known(GCC), *flags, "-o", batches / "main", *sources], check=True)
+    good = [
+        (5, 9, 7, 5, 7, 5, 3, 35, 0, 45),
+        (4, 6, 8, 4, 8, 4, 9, 32, 48, 24),
+        (4, 6, 8, 4, 8, 4, 9, 33, -48, 24),
+        (4, 6, 8, 5, 8, 4, 3, 40, 48, 24),
+    ]
+    bad = [(5, 9, 7, 5, 7, 5, 0, 35, 0, 45), (5, 9, 7, 5, 7, 5, 3, 2**31, 0, 45), (5, 9, 7, 4, 7, 5, 3, 35, 0, 45)]
+    text = "\n".join(" ".join(map(str, line)) for line in [*good, *bad])
+    run = subprocess.run([batches / "main"], input=text, capture_output=True, text=True, check=True)
+    lines = [line for line in run.stdout.splitlines() if not line.startswith(("load", "compile", "allow"))]
+    wanted = [line for point in good for line in (*printed_batch(library, point), "status 0")]
+    refused = ["status 1 0", "status 1"] * len(bad)
+    one = printed_batch(library, (5, 9, 7, 5, 7, 5, 1, 0, 0, 0))[1:]
+    assert lines == [*wanted, *refused, *one, "one 0"]
+
+
+def printed_batch(library, point):
+    """What the stubs print for a batch, by dispatch's own plan."""
+    made = calls.plan(library, dict(zip((*library.sizes, "alpha", "beta"), (*point, 2.0, 0.5), strict=True)))
+    where = {"A": ADDRESS, "B": 2 * ADDRESS, "C": 3 * ADDRESS}
+    lines = [f"status 0 {made.workspace_bytes}", *(f"memset {1 << 30} 0 {buffer.bytes}" for buffer in made.buffers)]
+    for step in made.steps:
+        values = [where[v] if isinstance(v, str) else v for v in step.values]
+        numbers = (*step.grid, *step.block, step.shared_bytes, *values[11:], *values[:11])
+        lines.append(f"{step.entry} {' '.join(f'{x:g}' if isinstance(x, float) else str(x) for x in numbers)}")
+    return lines

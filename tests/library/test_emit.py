@@ -6,19 +6,29 @@ import json
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from library_support import invented_grid, invented_library, mapped_library, random_sizes, small_library
+from library_support import (
+    batched_library,
+    invented_grid,
+    invented_library,
+    mapped_library,
+    random_batches,
+    random_sizes,
+    small_library,
+)
+from narrowing import known
 
 from lab.base.errors import UserError
 from lab.library import dispatch
 from lab.library.emit import Selection, to_python, to_source, write
 from lab.library.grid import Grid
-from lab.library.package import SCHEMA, from_json, to_json
+from lab.library.package import SCHEMA, MeasuredSize, from_json, to_json
 from lab.library.picking import picked
 from lab.library.specialise import kernel
-from lab.library.tree import build
+from lab.library.tree import BATCH_SPLIT, Exact, build
 from lab.templates import front_matter as kernels
 from lab.toolchain import locate
 
@@ -40,6 +50,13 @@ int main(void)
 }
 """
 
+BATCH_DRIVER = (
+    DRIVER.replace("m, n, k", "m, n, k, batch")
+    .replace("%lld", "%lld %lld", 1)
+    .replace("&k) == 3", "&k, &batch) == 4")
+    .replace("sgemm_select", "sgemm_select_batched")
+)
+
 
 def cubins(library):
     """Bytes that are no machine code: nothing here runs them."""
@@ -56,9 +73,9 @@ def compiled(library, folder, selection=Selection.NESTED):
     return run.returncode, run.stderr
 
 
-def asked_of_c(folder, sizes):
+def asked_of_c(folder, sizes, driver=DRIVER):
     """What the emitted C answers, compiled without any CUDA header."""
-    (folder / "driver.c").write_text(DRIVER)
+    (folder / "driver.c").write_text(driver)
     command = [GCC, *FLAGS, "-DSGEMM_SELECTION_ONLY", "-o", folder / "ask", folder / "driver.c", folder / "sgemm.c"]
     subprocess.run(command, check=True)
     text = "\n".join(" ".join(map(str, size)) for size in sizes)
@@ -133,6 +150,61 @@ def test_json_round_trips():
     library = dataclasses.replace(library, held_out=library.loss)
     assert from_json(to_json(library)) == library
     assert json.loads(to_json(library))["schema"] == SCHEMA
+
+
+def test_json_of_single_products_says_nothing_of_batches():
+    measured = (MeasuredSize(4, 6, 8, 0, 1.0),)
+    assert "batch" not in to_json(dataclasses.replace(small_library(), measured=measured))
+    batches = dataclasses.replace(batched_library(), measured=(*measured, MeasuredSize(4, 6, 8, 0, 2.0, None, 3)))
+    assert from_json(to_json(batches)) == batches
+    assert [one["batch"] for one in json.loads(to_json(batches))["logic"]["exact"]] == [1, 3]
+
+
+@pytest.mark.parametrize("key", ["logic", "general", "measured"])
+def test_a_library_of_single_products_knows_no_batch(key):
+    library = mapped_library()
+    own = library.logic if key == "logic" else known(library.general)
+    logic = dataclasses.replace(own, exact=(Exact(1, 1, 1, 1, 2),))
+    change = {"measured": (MeasuredSize(1, 1, 1, 0, 1.0, None, 2),)} if key == "measured" else {key: logic}
+    with pytest.raises(UserError, match="a library of single products") as raised:
+        dataclasses.replace(library, **change)
+    assert raised.value.key == key
+
+
+@needs_gcc
+@pytest.mark.parametrize("selection", Selection)
+def test_c_python_and_json_agree_on_batches(tmp_path, selection):
+    sizes = random_batches(6000, 4)
+    first = sizes[:200]
+    rng = np.random.default_rng(1)
+
+    def grid(of):
+        return Grid.of({size: {f"k{i}": ms for i, ms in enumerate(rng.uniform(1, 9, 5))} for size in of})
+
+    library = batched_library(logic=build(grid(first), grid([(5, 6, 7, 1), (5, 6, 7, 3), *sizes[200:230]])))
+    sizes += [(5, 6, 7, batch) for batch in range(1, 5)] + [(2**31 - 1,) * 4]
+    assert any(split.axis == BATCH_SPLIT for split in library.logic.splits)
+    check_batches(tmp_path, selection, library, sizes)
+
+
+@needs_gcc
+@pytest.mark.parametrize("selection", Selection)
+@pytest.mark.parametrize("layout", ["nn", "tt"])
+def test_what_kernels_of_batches_require_decides_alike(tmp_path, selection, layout):
+    sizes = [(4, 6, 8, batch) for batch in (1, 2, 3, 7, 8)] + [(3, 6, k, 9) for k in (3, 4)] + random_batches(2000, 5)
+    check_batches(tmp_path, selection, batched_library(layout), sizes)
+    assert compiled(batched_library(layout), tmp_path, selection) == (0, "")
+
+
+def check_batches(folder, selection, library, sizes):
+    """What C, Python and dispatch pick for batches, and for their first products alone."""
+    write(library, cubins(library), folder, selection)
+    loaded = dispatch.load(folder)
+    for asked, driver in ((sizes, BATCH_DRIVER), ([size[:3] for size in sizes], DRIVER)):
+        names = [loaded.select(*size) for size in asked]
+        assert len(set(names)) == len(library.kernels)
+        assert asked_of_c(folder, asked, driver) == names == asked_of_python(library, asked)
+    assert asked_of_c(folder, [(1, 1, 1, 0), (1, 1, 1, 2**31)], BATCH_DRIVER) == ["none"] * 2
 
 
 @given(

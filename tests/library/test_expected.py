@@ -36,3 +36,11 @@ def test_one_size_stands_for_all_around_it() -> None:
 def test_sizes_that_4_divides_alike_weigh_more() -> None:
     odd, even = MeasuredSize(101, 64, 64, 0, 2.0), MeasuredSize(96, 64, 64, 0, 1.0)
     assert expected_ms([odd, even], (98, 64, 64)) > expected_ms([odd, even], (100, 64, 64))
+
+
+def test_a_power_law_of_batches_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expected, "_FLAT", 0.0)
+    sizes = [(m, n, k, batch) for m in (64, 512) for n in (64, 512) for k in (64, 512) for batch in (2, 32)]
+    measured = [MeasuredSize(m, n, k, 0, 2e-9 * m * n * k * batch, None, batch) for m, n, k, batch in sizes]
+    monkeypatch.setattr(expected, "_NEAREST", len(sizes))
+    assert expected.expected_ms(measured, (128, 256, 100, 8)) == pytest.approx(2e-9 * 128 * 256 * 100 * 8, rel=1e-6)

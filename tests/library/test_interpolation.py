@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from library_support import TILES, invented_grid, invented_ms
 
 from lab.base.expressions import Scalar
-from lab.base.sizes import Size
+from lab.base.sizes import AXES, BATCH_AXES, Size
 from lab.library import interpolation, specialise
 from lab.library.arrays import blocks
 from lab.library.grid import Grid
@@ -184,21 +185,28 @@ GEMM: list[tuple[str, dict[str, Scalar]]] = [
 
 
 @pytest.mark.parametrize("layout", ["nt", "tn"])
-@pytest.mark.parametrize(("name", "given"), GEMM)
-def test_blocks_are_those_of_the_largest_launch(name, given, layout):
+@pytest.mark.parametrize(
+    ("name", "given", "axes"),
+    [*((*one, AXES) for one in GEMM), *((*one, BATCH_AXES) for one in GEMM if "tensile" in one[0])],
+)
+def test_blocks_are_those_of_the_largest_launch(name, given, axes, layout):
     template = kernels.load(name, kernels.search_path())
     parameters = template.completed(given)
     made = specialise.kernel(
-        "k", cubin="k.cubin", template=template, parameters=parameters, dtype="float32", layout=layout
+        "k",
+        cubin="k.cubin",
+        template=template,
+        parameters=parameters,
+        dtype="float32",
+        layout=layout,
+        batched=axes == BATCH_AXES,
     )
     rng = np.random.default_rng(5)
-    sizes = np.exp(rng.uniform(0, np.log(9000), size=(30, 3))).astype(np.int64)
-    for (m, n, k), found in zip(sizes.tolist(), blocks(made, sizes).tolist(), strict=True):
-        problem = GemmProblem.of(
-            {"m": m, "n": n, "k": k, "dtype": "float32", "layout": layout, "alpha": 1.0, "beta": 1.0}
-        )
-        steps = Instance(template, parameters, problem).launches.steps
-        assert found == max(int(np.prod(step.grid)) for step in steps), (m, n, k)
+    sizes = np.exp(rng.uniform(0, np.log(9000 if axes == AXES else 500), size=(30, len(axes)))).astype(np.int64)
+    for size, found in zip(sizes.tolist(), blocks(made, sizes).tolist(), strict=True):
+        problem = {**dict(zip(axes, size, strict=True)), "dtype": "float32", "layout": layout, "beta": 1.0}
+        steps = Instance(template, parameters, GemmProblem.of(problem)).launches.steps
+        assert found == max(int(np.prod(step.grid)) for step in steps), size
 
 
 @given(st.integers(1, 8), st.lists(st.integers(1, 10**7), min_size=1, max_size=5))
@@ -488,3 +496,40 @@ def test_the_fastest_time_around_is_expected_and_no_stair_promises_much_less(mon
     found = fitting.stairs_at(at)
     assert found[0] == pytest.approx(interpolation._LEAST_OF_FASTEST * fastest[0])
     assert found[1] == pytest.approx(1.0)
+
+
+def batch_blocks(tile, sizes):
+    m, n, _, batch = sizes.T
+    return -(-m // tile[0]) * -(-n // tile[1]) * batch
+
+
+def batch_ms(tile, size):
+    """Waves of the tiles of all products."""
+    ran = -(-int(batch_blocks(tile, np.array(size))) // SMS)
+    return 1e-3 + ran * size[2] * (tile[0] * tile[1] + 40 * (tile[0] + tile[1])) * 1e-8
+
+
+@pytest.mark.parametrize("scattered", [False, True])
+def test_times_of_batches_are_interpolated_over_four_dimensions(scattered):
+    def drawn(count, seed, most):
+        rng = np.random.default_rng(seed)
+        sizes = np.exp(rng.uniform(np.log([16, 16, 16, 1]), np.log(most), size=(count, 4))).astype(int)
+        return tuple(dict.fromkeys(tuple(size) for size in sizes.tolist()))
+
+    most = [600, 600, 600, 300]
+    grid = tuple(itertools.product((16, 96, 272, 592), (16, 96, 272, 592), (64,), (1, 4, 16, 64, 256)))
+    measured = drawn(160, 1, most) if scattered else grid
+    held = drawn(100, 2, most) if scattered else tuple((m, n, 64, batch) for m, n, _, batch in drawn(100, 2, most))
+
+    def times(sizes):
+        return Grid.of({size: {name: batch_ms(tile, size) for name, tile in NAMES.items()} for size in sizes})
+
+    stairs = {name: Stair(partial(batch_blocks, tile), 1) for name, tile in NAMES.items()}
+    known = times(measured)
+    filled = fill(known, stairs, SMS)
+    assert filled is not None
+    assert filled.grid.sizes[: len(measured)] == known.sizes
+    assert len(filled.edges) == 4
+    assert {size[3] for size in filled.grid.sizes} > {size[3] for size in measured}
+    logic = build(filled.grid, edges=filled.edges)
+    assert evaluate(logic, times(held)).mean < 0.25 * evaluate(build(known, most_leaves=1), times(held)).mean

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from library_support import ADDRESS, OnGpu, fortran
+from library_support import ADDRESS, OnGpu, fortran, small_library
 
 from lab.base.errors import UserError
 from lab.library import operands
@@ -68,7 +68,7 @@ def test_a_tensor_is_read_by_its_own_attributes(torch):
     assert (pointer, stream, gpu) == (ADDRESS, None, 0)
     square = (form[0], form[1], form[2], True)
     with pytest.raises(UserError, match="A 5 x 7, B 5 x 7, C 5 x 7"):  # each was taken
-        call_form((square, square, square), "float32", "nn")
+        call_form((square, square, square), small_library())
 
 
 def test_a_parameter_is_a_tensor_and_other_subclasses_are_not(torch):

@@ -15,9 +15,10 @@ from narrowing import known
 
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, evaluate
+from lab.base.sizes import BATCH_AXES
 from lab.library.calls import launches
 from lab.library.emit import to_c
-from lab.library.package import FACTORS, SIZES
+from lab.library.package import BATCH_SIZES, FACTORS, SIZES
 from lab.library.picking import fits
 from lab.library.specialise import kernel
 from lab.operators.gemm import GemmProblem
@@ -202,3 +203,29 @@ def test_expressions_mean_the_same_in_c(tmp_path_factory, texts, values):
     answers = subprocess.run([folder / "x"], capture_output=True, text=True, check=True).stdout.split()
     point = dict(zip(SIZES, values, strict=True))
     assert [int(answer) for answer in answers] == [at(point, text) for text in texts]
+
+
+@pytest.mark.parametrize("given", [{}, {"global_split_u": 4, "global_split_u_algorithm": "workspace"}])
+@pytest.mark.parametrize("layout", ["nt", "tn"])
+def test_a_librarys_launch_of_a_batch_is_the_templates(given, layout):
+    found = template("gemm/tensile.cu.j2")
+    parameters = found.completed(given)
+    shipped = kernel(
+        "k", cubin="k.cubin", template=found, parameters=parameters, dtype="float32", layout=layout, batched=True
+    )
+    plain = made(found, parameters, layout)
+    assert {name for one in plain.launches for name, _ in one.arguments}.isdisjoint(BATCH_SIZES)
+    for size in itertools.product((4, 255, 1000), (8, 129), (16, 35), (1, 6)):
+        problem = GemmProblem.of(
+            {**dict(zip(BATCH_AXES, size, strict=True)), "dtype": "float32", "layout": layout, "beta": 0.5}
+        )
+        point = {name: problem[name] for name in (*SIZES, *BATCH_SIZES, *FACTORS)}
+        wanted = Instance(found, parameters, problem).launches
+        launched = [one for one in shipped.launches if not one.when or at(point, one.when)]
+        assert [one.entry for one in launched] == [step.entry for step in wanted.steps]
+        for one, step in zip(launched, wanted.steps, strict=True):
+            assert tuple(at(point, text) for text in one.grid) == step.grid
+            assert one.arguments == step.arguments
+        assert [at(point, one.elements) for one in shipped.workspace] == [
+            one.elements for one in wanted.workspace if shipped.workspace
+        ]

@@ -10,15 +10,18 @@ from hypothesis import strategies as st
 from library_support import invented_grid
 
 from lab.base.errors import UserError
+from lab.base.sizes import AXES, Size
 from lab.library.grid import Grid, best_single
-from lab.library.tree import Exact, Logic, Split, build, evaluate
+from lab.library.tree import SPLIT_AXES, Exact, Logic, Split, build, evaluate
 
 MILLISECONDS = st.sampled_from([0.5, 1.0, 1.5, 2.0, 4.0, 7.0])
 
 
 @st.composite
 def grids(draw):
-    axes = [sorted(draw(st.sets(st.integers(1, 6000), min_size=1, max_size=4))) for _ in range(3)]
+    count = draw(st.sampled_from([3, 4]))  # of single products, or of batches
+    most = 4 if count == len(AXES) else 3
+    axes = [sorted(draw(st.sets(st.integers(1, 6000), min_size=1, max_size=most))) for _ in range(count)]
     sizes = draw(st.permutations(list(itertools.product(*axes))))
     kernels = [f"k{i}" for i in range(draw(st.integers(1, 5)))]
     times = {}
@@ -186,7 +189,7 @@ def test_only_exact_sizes_still_say_something_of_those_between():
         (0, (), ()),
         (~1, (), ()),
         (0, (Split(0, 5, 0, ~0),), ()),
-        (0, (Split(6, 5, ~0, ~0),), ()),
+        (0, (Split(7, 5, ~0, ~0),), ()),
         (0, (Split(0, 5, ~0, ~7),), ()),
         (~0, (), (Exact(1, 1, 1, 1),)),
         (~0, (), (Exact(1, 1, 1, -1),)),
@@ -258,3 +261,28 @@ def test_the_reasons_for_a_kernel_are_the_tightest_bounds_of_each_axis():
     assert Logic(("a",), ~0).reasons(1, 2, 3) == ()
     with pytest.raises(UserError, match="not a size"):
         logic.reasons(0, 1, 1)
+
+
+def test_the_number_of_products_decides_where_a_kernel_needs_many():
+    times: dict[Size, dict[str, float]] = {
+        (64, 64, k, batch): {"one": 1e-3 * batch, "all": 1e-2 + 1e-4 * batch}
+        for k in (8, 64)
+        for batch in (1, 8, 32, 256)
+    }
+    grid = Grid.of(times)
+    for edges in (None, ((64,), (64,), (8, 64), (1, 8, 32, 256))):
+        logic = build(grid, edges=edges)
+        assert [logic.kernels[logic.select(64, 64, 8, batch)] for batch in (1, 8, 32, 256)] == ["one"] * 2 + ["all"] * 2
+        assert logic.select(64, 64, 8) == logic.select(64, 64, 8, 1)
+        assert [SPLIT_AXES[split.axis] for split in logic.splits] == ["batch"]
+        assert "batch" in logic.reasons(64, 64, 8, 32)[0]
+
+
+def test_an_exact_size_of_a_batch_is_that_of_no_other_batch():
+    exact = Grid.of({(5, 6, 7, 9): {"a": 1.0, "b": 2.0}, (5, 6, 7, 1): {"a": 2.0, "b": 1.0}})
+    logic = build(Grid.of({(1, 1, 1, 1): {"c": 1.0}}), exact)
+    assert [logic.kernels[logic.select(5, 6, 7, batch)] for batch in (1, 9, 8)] == ["b", "a", "c"]
+    assert [one.size for one in logic.exact] == [(5, 6, 7, 1), (5, 6, 7, 9)]
+    with pytest.raises(UserError, match="not a size") as raised:
+        logic.select(5, 6, 7, 0)
+    assert raised.value.key == "batch"

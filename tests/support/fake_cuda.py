@@ -19,7 +19,13 @@ SCRATCH = 1 << 30
 
 NOT_PERMITTED = 900
 
-SIGNATURES = {"part": "iiifPiPifPi", "reduce": "PPl", "combine": "IIIPfPPfP", "mapped": "iMMP"}
+SIGNATURES = {
+    "part": "iiifPiPifPi",
+    "strided": "iiifPiPifPiiiii",
+    "reduce": "PPl",
+    "combine": "IIIPfPPfP",
+    "mapped": "iMMP",
+}
 """Arguments of the kernels of `library_support` and of `lab.library.combine`; M for a tensor map."""
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from lab.base.sizes import Size
 from lab.library.grid import Grid, Loss
 from lab.library.package import Library, LibraryBuffer, LibraryKernel, LibraryLaunch, LibraryMap, TimesKind
-from lab.library.tree import Exact, Logic, Split, build, evaluate
+from lab.library.tree import BATCH_SPLIT, Exact, Logic, Split, build, evaluate
 
 TILES = ((16, 16), (32, 64), (64, 32), (128, 128), (256, 128))
 
@@ -133,3 +133,41 @@ def mapped_library(layout: str = "nn") -> Library:
         "sgemm", "float32", layout, "sm_90a", TimesKind.PREDICTED, "invented", kernels, logic,  # type: ignore[arg-type]
         Loss(0.0, 0.0, (1, 1, 1), 1), general=general,
     )  # fmt: skip
+
+
+STRIDED = (*NAMED, ("batch", "int32"), ("stride_a", "int32"), ("stride_b", "int32"), ("stride_c", "int32"))
+
+
+def batched_library(layout: str = "nn", logic: Logic | None = None) -> Library:
+    """Kernels that compute batches in one launch: one for few products, one for many, whose C may need scratch.
+
+    Args:
+        layout: BLAS letters of A and B.
+        logic: What picks among kernels of its own, all alike; None has the second one require strides of whole vectors.
+    """
+    kernels: tuple[LibraryKernel, ...]
+    few = LibraryLaunch("strided", ("ceil_div(m, 16) * batch", "ceil_div(n, 16)", "1"), ("64", "1", "1"), "0", STRIDED)
+    many = LibraryLaunch("strided", ("batch", "1", "1"), ("32", "1", "1"), "0", STRIDED)
+    scratch = (LibraryBuffer("partial", "float32", "m * n * batch", zero=True),)
+    if logic is None:
+        names = ("few", "many")
+        kernels = (
+            LibraryKernel("few", "few.cubin", "invented.cu.j2", {}, (few,)),
+            LibraryKernel("many", "many.cubin", "invented.cu.j2", {}, (many,), scratch, (), "(stride_a % 4) == 0"),
+        )
+        logic = Logic(names, 0, (Split(BATCH_SPLIT, 8, ~0, ~1),), (Exact(4, 6, 8, 1, 1), Exact(4, 6, 8, 1, 3)))
+        general = Logic(names, ~0)
+    else:
+        kernels = tuple(LibraryKernel(one, f"{one}.cubin", "invented.cu.j2", {}, (few,)) for one in logic.kernels)
+        general = None
+    return Library(
+        "sgemm", "float32", layout, "sm_90", TimesKind.PREDICTED, "invented", kernels, logic,  # type: ignore[arg-type]
+        Loss(0.0, 0.0, (1, 1, 1, 1), 1), general=general, batched=True,
+    )  # fmt: skip
+
+
+def random_batches(count: int, seed: int) -> list[Size]:
+    """Sizes of all magnitudes, with up to 1000 products."""
+    rng = np.random.default_rng(seed)
+    drawn = np.exp(rng.uniform(0, np.log([5000, 5000, 5000, 1000]), size=(count, 4)))
+    return [tuple(size) for size in drawn.astype(np.int64).tolist()]

@@ -46,26 +46,40 @@ def kernels_for(arch: str) -> dict[str, tuple[str, dict[str, Any]]]:
     return KERNELS | (MAPPED if int(arch.removeprefix("sm_").rstrip("af")) >= 90 else {})
 
 
+BATCHED: dict[str, tuple[str, dict[str, Any]]] = {
+    "plain": ("gemm/tensile.cu.j2", {"thread_tile_0": 4, "thread_tile_1": 4}),
+    "atomics": KERNELS["atomics"],
+    "workspace": KERNELS["workspace"],
+}
+"""Those that compute a batch in one launch of each of their functions."""
+
 SIZES = [(1, 1, 1), (31, 67, 129), (64, 64, 64), (257, 130, 1000), (512, 36, 4096)]
+BATCHES = [(1, 1, 1, 5), (31, 67, 129, 3), (64, 64, 64, 40), (130, 36, 500, 7)]
 FACTORS = [(1.0, 0.0), (-1.5, 0.5), (0.0, 2.0)]
 
 
-def write_library(layout: str, arch: str, folder: Path) -> tuple[Size, ...]:
+def write_library(layout: str, arch: str, folder: Path, *, batched: bool = False) -> tuple[Size, ...]:
     """Compile a library in which every kernel is the pick of some sizes; return these."""
-    names = list(kernels_for(arch))
-    problem = product(ProblemType("float32", layout), (1, 1, 1))
+    of, kept = ProblemType("float32", layout, batched), BATCHED if batched else kernels_for(arch)
+    names, problem = list(kept), product(of, of.least)
     cubins, shipped = {}, {}
-    for name, (file, given) in kernels_for(arch).items():
+    for name, (file, given) in kept.items():
         template = kernels.load(file, kernels.search_path())
         parameters = template.completed(given)
         source = Instance(template, parameters, problem).source
         cubins[name] = toolchain("nvrtc").compile(CompileRequest(source, "kernel.cu", arch)).cubin
         shipped[name] = kernel(
-            name, cubin=f"{name}.cubin", template=template, parameters=parameters, dtype="float32", layout=layout
+            name,
+            cubin=f"{name}.cubin",
+            template=template,
+            parameters=parameters,
+            dtype="float32",
+            layout=layout,
+            batched=batched,
         )
     grid = Grid.of(
-        {(m + i, n, k): {name: 1.0 + (i != j) for j, name in enumerate(names)}
-         for (m, n, k) in SIZES for i in range(len(names))}
+        {(m + i, *rest): {name: 1.0 + (i != j) for j, name in enumerate(names)}
+         for (m, *rest) in (BATCHES if batched else SIZES) for i in range(len(names))}
     )  # fmt: skip
     logic = build(grid, grid)
     assert set(logic.kernels) == set(names)
@@ -79,6 +93,7 @@ def write_library(layout: str, arch: str, folder: Path) -> tuple[Size, ...]:
         kernels=tuple(shipped[name] for name in logic.kernels),
         logic=logic,
         loss=evaluate(logic, grid),
+        batched=batched,
     )
     write(made, cubins, folder)
     return grid.sizes

@@ -80,7 +80,7 @@ def kernel(group: Group, *, loop: ProductLoop | None = LOOP, failure: str = "", 
         blocks_per_sm=2,
         failure=failure,
     )
-    steps = Instance(group.template, one.parameters, product(group.type, (64, 64, 64))).launches.steps
+    steps = Instance(group.template, one.parameters, product(group.type, (64,) * len(group.type.axes))).launches.steps
     loops = {} if loop is None else {step.entry: loop for step in steps}
     return Kernel(one, facts, b"\x7fELF", dict(one.parameters), loops)
 

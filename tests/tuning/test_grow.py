@@ -9,7 +9,7 @@ from tuning_support import context, kernel, tuning
 from lab.base.errors import UserError
 from lab.base.sizes import Size, extents
 from lab.library import dispatch
-from lab.library.package import TimesKind
+from lab.library.package import BATCH_SIZES, TimesKind
 from lab.measured.timing import Kind
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import TimingStage
@@ -130,6 +130,36 @@ def test_without_times_there_is_no_library(tmp_path: Path, ledger: Ledger) -> No
     race(run, final)
     assert grow.library(run, final, tmp_path, "") is None
     assert not (tmp_path / "made_nn").exists()
+
+
+def test_a_library_of_batches_picks_by_the_number_of_products(tmp_path: Path, ledger: Ledger) -> None:
+    text = TEXT.format(library=LIBRARY)
+    text = text[: text.index("      - range")].replace(
+        "question",
+        "problem: {NumIndicesC: 3, IndexAssignmentsA: [0, 3, 2], IndexAssignmentsB: [1, 3, 2]}\nquestion",
+    )
+    sizes = "      - range: [[64, 64, 256], [64, 64, 256], [1, 6, 31], 64]\n      - exact: [7, 7, 3, 4096]\n"
+    read = tuning(tmp_path, text=text + sizes)
+    (group,) = read.groups
+    few, many = (kernel(group, thread_tile_0=tile) for tile in (2, 4))
+
+    def ms(name: str, size: Size) -> float:
+        return 1.0 if (name == few.facts.name) == (size[3] < 16) else 2.0
+
+    run, _ = context(read, ledger, ms)
+    final = final_of(read, group.type, [few, many], frozenset())
+    race(run, final)
+    made = grow.library(run, final, tmp_path, "invented times")
+    assert made is not None
+    assert made.facts.loss.mean == 0
+    picker = dispatch.load(made.folder)
+    assert picker.library.batched
+    for size in final.sizes.all:
+        m, n, k, batch = size
+        assert picker.select(m, n, k, batch=batch) == (few if batch < 16 else many).facts.name
+    assert {one.size for one in picker.library.measured} >= set(final.sizes.ranges)
+    first = picker.library.kernels[0].launches[0]
+    assert [name for name, _ in first.arguments if name in BATCH_SIZES] == ["batch", "stride_a", "stride_b", "stride_c"]
 
 
 def test_exact_sizes_alone_make_a_library_without_held_out_sizes(tmp_path: Path, ledger: Ledger) -> None:

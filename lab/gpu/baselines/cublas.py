@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from lab.base.expressions import Scalar
+from lab.base.sizes import STRIDES
 from lab.gpu.device.backend import Baseline, BaselineMissingError, DeviceError, Enqueue
 from lab.gpu.device.driver import kernel_names
 from lab.operators.base import Inputs
-from lab.operators.gemm import STRIDES
 
 _PLAIN: Final = {
     "CUBLAS_EMULATE_SINGLE_PRECISION": "0",  # never FP32 emulated with BF16

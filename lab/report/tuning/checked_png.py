@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 
+from lab.base.sizes import extents
 from lab.library.checked import CheckedSize, summaries
 from lab.report.charts.png import DPI, save
 from lab.report.charts.style import INK
@@ -31,10 +32,10 @@ def draw(rows: Sequence[CheckedSize], file: Path, title: str) -> Path:
     by_name = {one.name: one for one in summaries(rows)}
     dots = None
     for panel, layout in zip(panels, layouts, strict=True):
-        own = [(row.size, row.ratio) for row in rows if row.layout == layout and row.ratio is not None]
-        of_c = [(m * n) ** 0.5 for (m, n, _), _ in own]
+        own = [(extents(row.size), row.ratio) for row in rows if row.layout == layout and row.ratio is not None]
+        of_c = [(m * n) ** 0.5 for (m, n, _, _), _ in own]
         colours = TwoSlopeNorm(1.0, _LEAST, _MOST)
-        depths, ratios = [k for (*_, k), _ in own], [ratio for _, ratio in own]
+        depths, ratios = [k for (_, _, k, _), _ in own], [ratio for _, ratio in own]
         dots = panel.scatter(of_c, depths, c=ratios, s=16, cmap="RdBu", norm=colours, lw=0.2, ec=INK)
         panel.set_xscale("log", base=2)
         panel.set_yscale("log", base=2)

@@ -189,13 +189,13 @@ def from_text(text: str, file: Path) -> Tuning:
             found=sorted(precisions),
             accepted="groups of one precision, or no library",
         )
-    if raw.library is not None and any(group.type.batched for group in groups):
+    if raw.library is not None and len({group.type.batched for group in groups}) > 1:
         raise UserError(
-            "a library computes no batches yet",
+            "libraries of products and of batches would have the same names",
             at=document.at("library"),
             key="library",
-            found="groups with NumIndicesC 3",
-            accepted="no library; the page and winners.csv show the fastest kernel of each batch",
+            found="groups with NumIndicesC 2 and 3",
+            accepted="groups of products alone or of batches alone, or no library",
         )
     return Tuning(
         name=file.name.split(".")[0] or "tuning",

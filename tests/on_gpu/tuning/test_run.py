@@ -104,6 +104,11 @@ def test_batches_are_tuned_beside_cublas(gpu, tmp_path):
         times = store.times(TimingStage.FINAL)
     assert {len(size) for own in times.values() for size in own} == {4}
     assert all(timed.ms for own in times.values() for timed in own.values())
+    (library,) = outcome.libraries
+    made = dispatch.load(library)
+    assert isinstance(made, dispatch.Dispatcher)
+    assert made.library.batched
+    assert {made.select(16, 16, 64, batch) for batch in (1, 16, 512)} <= set(made.library.logic.kernels)
 
 
 def test_a_tuning_run_measures_and_its_library_computes(gpu, tmp_path):

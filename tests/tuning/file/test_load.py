@@ -121,11 +121,18 @@ def test_a_size_of_a_batch_has_four_numbers(tmp_path):
     assert "m, n, batch, k" in str(raised.value)
 
 
-def test_a_library_of_batches_is_refused(tmp_path):
-    text = BASE.format(steps="    " + BATCHED % ("0, 3, 2", "3, 1, 2"))
-    text = "library: {name: some}\n" + text.split("    BenchmarkFinalParameters")[0]
-    with pytest.raises(UserError, match="computes no batches yet") as raised:
-        tuning(tmp_path, text=text + "    BenchmarkFinalParameters: [{exact: [8, 8, 2, 8]}]")
+def test_a_library_is_of_products_or_of_batches(tmp_path):
+    def text(steps):
+        return BASE.format(steps=steps).split("    BenchmarkFinalParameters")[0]
+
+    sizes = "    BenchmarkFinalParameters: [{exact: [8, 8, 2, 8]}]\n"
+    batches = text("    " + BATCHED % ("0, 3, 2", "3, 1, 2")) + sizes
+    found = tuning(tmp_path, text="library: {name: some}\n" + batches)
+    assert found.library is not None
+    assert found.groups[0].type.batched
+    products = BASE.format(steps="").partition("groups:\n")[2]
+    with pytest.raises(UserError, match="products and of batches would have the same names") as raised:
+        tuning(tmp_path, text="library: {name: some}\n" + batches + products)
     assert (raised.value.key, raised.value.at.line) == ("library", 1)
 
 
