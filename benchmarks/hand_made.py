@@ -49,8 +49,8 @@ HAND_MADE: tuple[Mistake, ...] = (
     Mistake(
         "the tolerated loss is a sum, not a mean",
         "lab/library/tree.py",
-        "if node.lost <= tolerance * len(node.points):",
-        "if node.lost <= tolerance:",
+        "if node.lost <= tolerance * len(node.points) and",
+        "if node.lost <= tolerance and",
         "tests/library/test_tree.py::test_the_tolerance_is_of_the_mean_loss_not_of_the_sum",
     ),
     Mistake(
