@@ -286,7 +286,8 @@ class _Costs:
     gains: Floats
     taken: NDArray[np.bool_]
 
-    def at(self, points: NDArray[np.intp]) -> _Costs:
+    def at(self, points: NDArray[np.intp] | slice) -> _Costs:
+        """Return those of some sizes; a slice of them copies nothing."""
         return _Costs(self.losses[points], self.partial, self.gains[points], self.taken[points])
 
     def total(self) -> Floats:
@@ -407,8 +408,9 @@ def _cut(places: _Places, points: NDArray[np.intp], costs: _Costs) -> tuple[int,
         last = np.flatnonzero(along[:-1] < along[1:])  # of the points below a possible threshold
         if not last.size:
             continue
-        below = costs.at(order).running()[last].min(axis=1)
-        rest = costs.at(order[::-1]).running()[::-1][last + 1].min(axis=1)
+        ordered = costs.at(order)
+        below = ordered.running()[last].min(axis=1)
+        rest = ordered.at(slice(None, None, -1)).running()[::-1][last + 1].min(axis=1)
         uneven = np.abs(2 * (last + 1) - len(along))
         i = _least(below + rest, uneven)
         found = (float(below[i] + rest[i]), int(uneven[i]), axis, int(along[last[i]]))
