@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated
@@ -248,14 +246,11 @@ def pack(
         typer.echo(f"{made}: {made.stat().st_size} bytes")
 
 
-def _to_pack(place: str) -> Iterator[StoredLibrary]:
+def _to_pack(place: str) -> tuple[StoredLibrary, ...]:
     from lab.library import archive
 
-    folders: list[Path | str] = sorted(
-        {file.parent for file in Path(place).glob("*/*.json") if file.stem == file.parent.name}
-    )
     try:
-        yield from chain.from_iterable(map(archive.stored, folders or [place]))
+        return archive.stored(place)
     except UserError as error:
         accepted = "a folder of `lab tune` with `library:`, a library's folder, archives, or a shipped library's name"
         raise UserError("there is no library to pack", found=place, accepted=accepted) from error
