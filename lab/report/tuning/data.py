@@ -178,11 +178,11 @@ class TuningAnalysis:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know of the run before its figures."""
-        cut_short = ("The run was interrupted; the report shows what was timed until then.",)
-        without = tuple(
-            f"No size of {one.label} was timed." for one in self.types if self.facts.interrupted and not one.winners
-        )
-        return (*(cut_short if self.facts.interrupted else ()), *without, *self.facts.notes)
+        if not self.facts.interrupted:
+            return self.facts.notes
+        cut_short = "The run was interrupted; the report shows what was timed until then."
+        without = (f"No size of {one.label} was timed." for one in self.types if not one.winners)
+        return (cut_short, *without, *self.facts.notes)
 
     def sentence(self) -> str:
         """Say what every figure of the run is."""
