@@ -90,8 +90,8 @@ reference(int m, int n, int k, const REAL* A, long long ai, long long ap, const 
 }
 
 // The largest |C - values| / (of_scale x norm of the row x norm of the column + of_value |values| + least) of all numbers,
-// as the bit pattern of a double, over the members of a batch, which lie one behind another; infinity where one of the `guard` elements behind C is not as it was left, with all bits
-// set.
+// as the bit pattern of a double, over the members of a batch, which lie one behind another; infinity where one of the `guard`
+// elements behind C is not as it was left, with all bits set.
 extern "C" __global__ void compare(const REAL* C, const double* values, const double* rows, const double* columns, int m,
                                    int n, int batch, int guard, double of_scale, double of_value, double least,
                                    unsigned long long* worst)
