@@ -62,7 +62,7 @@ def test_every_kernel_agrees_with_the_devices_reference(gpu, session, layout, dt
         .cubin
         for name, own in parameters.items()
     }
-    ground = Ground(dtype, (3_000_000, 3_000_000, 1_000_000), 64 << 20, 0)
+    ground = Ground(dtype, (3_000_000, 3_000_000, 1_000_000), 128 << 20, 0)  # eight parts of 1000 x 1000 complex128
     for size in BATCHES if batched else SIZES:
         problem = product(kind, size)
         entrants = tuple(
