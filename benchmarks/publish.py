@@ -39,10 +39,10 @@ from lab.store.tuning import FILE as TUNING_STORE
 
 ROOT = Path(__file__).resolve().parents[1]
 
-MOST_LISTING_BYTES = 60_000
+MOST_LISTING_BYTES = 30_000
 """Bytes that the compressed listings of a run may take: some 100 runs are committed, in 12 MB all together."""
 
-MOST_PICTURE_BYTES = 100_000
+MOST_PICTURE_BYTES = 80_000
 """Bytes that the pictures of an experiment may take."""
 
 MOST_MAP_BYTES = 250_000
