@@ -34,6 +34,7 @@ TUNED = {
     "gemm_deepbench": "DeepBench's",
     "gemm_deepbench_paper": "DeepBench's nn and tn, kernels of Tensile's paper",
     "hgemm_deepbench": "DeepBench's, BF16",
+    "gemm_batched": "batches of 8 to 256 products of 16 to 512",
 }
 
 LADDER_SIZE = 8192
