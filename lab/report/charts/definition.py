@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from lab.report.columns import Value
 
@@ -145,6 +146,10 @@ class Reference:
 
     value: float
     text: str
+
+
+MOST_LETTERS: Final = 44
+"""Characters of a label; a picture cuts off what is longer."""
 
 
 @dataclass(frozen=True, slots=True)

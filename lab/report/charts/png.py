@@ -23,6 +23,7 @@ from PIL import Image
 
 from lab.report.charts import style
 from lab.report.charts.definition import (
+    MOST_LETTERS,
     Axis,
     Bars,
     Drawing,
@@ -135,7 +136,7 @@ def _plain(words: str) -> str:
     return words.replace("$", r"\$")
 
 
-def _short(words: str, limit: int = 44) -> str:
+def _short(words: str, limit: int = MOST_LETTERS) -> str:
     return _plain(words if len(words) <= limit else words[: limit - 1] + "…")
 
 

@@ -6,13 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import product
+from itertools import combinations, product
 from statistics import median
 from typing import Final
 
 from lab.measured.timing import Kind, Merit
 from lab.report.charts import style
-from lab.report.charts.definition import Label, Row
+from lab.report.charts.definition import MOST_LETTERS, Label, Row
 from lab.report.columns import Column
 from lab.report.variant.executed import executed_by_class, threads_of
 from lab.store import figures
@@ -24,6 +24,9 @@ MOST_BARS: Final = 40
 
 MOST_NAMES: Final = 3
 """Names in one label of the ratio chart; a cluster of points can be a dozen."""
+
+_LETTER: Final = 0.009
+"""Part of the width of the axes that a character of a label takes, 4.5 points in axes of 6.9 inches."""
 
 _PARAMETER: Final = re.compile(r"[\w.]+=(?!>)")
 
@@ -320,14 +323,31 @@ def point_labels(points: Sequence[NamedPoint], *, near: tuple[float, float] = (0
     width = (max(p[0] for p in points) - min(p[0] for p in points)) or 1.0
     height = max(p[1] for p in points) or 1.0
     order = {point[2]: index for index, point in enumerate(points)}
-    made = []
-    for cluster in _clusters(points, (near[0] * width, near[1] * height)):
-        x, y, _ = max(cluster, key=lambda p: p[1])
-        words = list(dict.fromkeys(sorted((p[2] for p in cluster), key=order.__getitem__)))
-        more = len(words) - MOST_NAMES
-        text = ", ".join(words) if more <= 0 else f"{', '.join(words[:MOST_NAMES])} and {more} more"
-        made.append(Label(x, y, text))
-    return tuple(made)
+    step = near[1] * height
+    clusters = _clusters(points, (near[0] * width, step))
+    labels = [_label(cluster, order) for cluster in clusters]
+    while both := _overlap(labels, width, step):
+        first, second = both
+        clusters[first] += clusters.pop(second)  # the second comes behind the first
+        labels = [_label(cluster, order) for cluster in clusters]
+    return tuple(labels)
+
+
+def _label(cluster: Sequence[NamedPoint], order: Mapping[str, int]) -> Label:
+    """The label of a cluster, above its highest point."""
+    x, y, _ = max(cluster, key=lambda p: p[1])
+    words = list(dict.fromkeys(sorted((p[2] for p in cluster), key=order.__getitem__)))
+    more = len(words) - MOST_NAMES
+    return Label(x, y, ", ".join(words) if more <= 0 else f"{', '.join(words[:MOST_NAMES])} and {more} more")
+
+
+def _overlap(labels: Sequence[Label], width: float, height: float) -> tuple[int, int] | None:
+    """The first two labels that cover each other, or None."""
+    for (first, one), (second, other) in combinations(enumerate(labels), 2):
+        letters = (min(len(one.text), MOST_LETTERS) + min(len(other.text), MOST_LETTERS)) / 2
+        if abs(one.x - other.x) < letters * _LETTER * width and abs(one.y - other.y) < height:
+            return first, second
+    return None
 
 
 def _clusters(points: Sequence[NamedPoint], near: tuple[float, float]) -> list[list[NamedPoint]]:

@@ -31,6 +31,16 @@ def test_near_points_share_a_label():
     assert point_labels([]) == ()
 
 
+def test_labels_that_would_cover_each_other_become_one():
+    points = [(0.0, 700.0, "256 x 128"), (0.12, 690.0, "256 x 128 in clusters"), (1.0, 710.0, "192 x 128")]
+    assert point_labels(points) == (
+        Label(0.0, 700.0, "256 x 128, 256 x 128 in clusters"),
+        Label(1.0, 710.0, "192 x 128"),
+    )
+    apart = [(0.0, 700.0, "256 x 128"), (0.12, 600.0, "256 x 128 in clusters"), (1.0, 710.0, "192 x 128")]
+    assert len(point_labels(apart)) == 3
+
+
 def test_a_label_names_no_more_than_a_line_holds():
     crowd = [(1.0, 10.0, name) for name in ("a", "a", "b", "c", "d", "e")]
     assert point_labels([(0.0, 1.0, "far"), *crowd]) == (
