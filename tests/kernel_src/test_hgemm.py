@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from compiling import compile_text
-from hgemm_cases import SETTINGS, arch, problems, rung, template
+from hgemm_cases import POINTS, SETTINGS, arch, problems, rung, template
 
 from lab.isa.mix import kernel_mix
 from lab.isa.sass.module import read_sass
@@ -33,10 +33,14 @@ def executed(instance, text, arch):
 
 
 def settings():
-    """Every rung's first setting with all layouts, further ones with one in turn.
+    """Every rung's first setting with all layouts, further ones with one in turn; and which points each sees.
 
-    Types take turns, too. The other types, and another layout of further settings, are thorough.
+    Types take turns, too. The other types, and another layout of further settings, are thorough. The points take turns
+    with the layouts: a rung sees each point in two layouts or more, of which one transposes A and one does not; a
+    further setting sees every second point. The other points execute the same text of a template once
+    more, so these are thorough.
     """
+    halves = ((0, 3), (1, 2))
     seen = set()
     for number, (key, (name, given)) in enumerate(SETTINGS.items()):
         layouts = (("nn", "tt"), ("nt", "tn"))[number % 2] if name in seen else LAYOUTS
@@ -45,14 +49,19 @@ def settings():
             for turn, types in enumerate(TYPES):
                 further = len(layouts) < len(LAYOUTS) and place != number // 2 % 2
                 in_turn = turn == (number + place) % len(TYPES) and not further
-                marks = [] if in_turn else [pytest.mark.thorough]
-                yield pytest.param(name, given, layout, types, id=f"{key}-{layout}-{'-'.join(types)}", marks=marks)
+                case, shown = (name, given, layout, types), f"{key}-{layout}-{'-'.join(types)}"
+                if not in_turn:
+                    yield pytest.param(*case, range(len(POINTS)), id=shown, marks=pytest.mark.thorough)
+                    continue
+                half = (place + number // 2 if layouts == LAYOUTS else number) % 2
+                yield pytest.param(*case, halves[half], id=shown)
+                yield pytest.param(*case, halves[1 - half], id=f"{shown}-other points", marks=pytest.mark.thorough)
 
 
-@pytest.mark.parametrize(("name", "given", "layout", "types"), list(settings()))
-def test_every_rung_is_right_and_clean(name, given, layout, types):
+@pytest.mark.parametrize(("name", "given", "layout", "types", "points"), list(settings()))
+def test_every_rung_is_right_and_clean(name, given, layout, types, points):
     ptx = ""
-    for problem in problems(name, layout, *types):
+    for problem in (one for i, one in enumerate(problems(name, layout, *types)) if i in points):
         instance = made(name, given, problem)
         assert instance.unmet() is None
         ptx = ptx or compile_text(instance.source, "--generate-line-info", arch=f"compute_{arch(name)}")
@@ -86,7 +95,8 @@ def test_sums_stay_in_registers_while_wgmma_adds_to_them(name):
 @pytest.mark.parametrize("name", ["v7_cluster", "v8_epilogue", "v9_pingpong"])
 def test_blocks_of_a_cluster_share_stages_without_fences_of_the_gpu(name, tmp_path):
     problem = operator("gemm").problem({"m": 64, "n": 64, "k": 64, "dtype": "bfloat16"})
-    request = CompileRequest(made(name, {}, problem).source, "kernel.cu", f"sm_{arch(name)}")
+    small = next(given for known, given in SETTINGS.values() if known == name)  # by default, it takes ptxas 3 s
+    request = CompileRequest(made(name, small, problem).source, "kernel.cu", f"sm_{arch(name)}")
     sass = build(toolchain("nvrtc"), request, Cache(tmp_path)).disassembly
     (function,) = read_sass(sass.text, sass.lines, "kernel.sass").kernels
     mix = kernel_mix("sass", function)

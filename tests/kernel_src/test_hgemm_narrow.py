@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from compiling import compile_text
-from hgemm_cases import NARROW, PROMOTED, SETTINGS, narrow, problems, template
+from hgemm_cases import NARROW, POINTS, PROMOTED, SETTINGS, narrow, problems, template
 
 from lab.operators.builtin import operator
 from lab.stages.emulate import EmulationTask, emulate
@@ -15,15 +15,24 @@ GEMM = operator("gemm")
 
 
 def settings():
-    """Every setting; types take turns, and each other one is thorough."""
+    """Every setting; types take turns, and each other one is thorough.
+
+    The points take turns with the settings, as in test_hgemm.py: the others execute the same text once more.
+    """
+    halves = ((0, 3), (1, 2))
     for number, (key, (name, given)) in enumerate(WGMMA.items()):
         for turn, types in enumerate(NARROW):
-            marks = [] if turn == number % len(NARROW) else [pytest.mark.thorough]
-            yield pytest.param(name, narrow(given, types[0]), types, id=f"{key}-{'-'.join(types[:2])}", marks=marks)
+            case, shown = (name, narrow(given, types[0]), types), f"{key}-{'-'.join(types[:2])}"
+            if turn != number % len(NARROW):
+                yield pytest.param(*case, range(len(POINTS)), id=shown, marks=pytest.mark.thorough)
+                continue
+            yield pytest.param(*case, halves[number % 2], id=shown)
+            yield pytest.param(*case, halves[1 - number % 2], id=f"{shown}-other points", marks=pytest.mark.thorough)
     for number, (key, (name, given)) in enumerate(PROMOTED.items()):
         for turn, dtype in enumerate(("float8_e4m3fn", "float8_e5m2")):
             marks = [] if turn == number % 2 else [pytest.mark.thorough]
-            yield pytest.param(name, given, (dtype, "float32", ""), id=f"{key}-{dtype}", marks=marks)
+            types, points = (dtype, "float32", ""), range(len(POINTS))
+            yield pytest.param(name, given, types, points, id=f"{key}-{dtype}", marks=marks)
 
 
 def turned():
@@ -53,10 +62,10 @@ def test_operands_that_do_not_lie_along_k_are_transposed_first(layout, types):
         assert done.verification.passed, f"{problem}: {done.verification}"
 
 
-@pytest.mark.parametrize(("name", "given", "types"), list(settings()))
-def test_every_rung_is_right_and_clean(name, given, types):
+@pytest.mark.parametrize(("name", "given", "types", "points"), list(settings()))
+def test_every_rung_is_right_and_clean(name, given, types, points):
     ptx = ""
-    for problem in problems(name, "tn", *types):
+    for problem in (one for i, one in enumerate(problems(name, "tn", *types)) if i in points):
         instance = Instance.of(template(name), given, problem)
         assert (instance.unsupported(), instance.unmet()) == (None, None)
         ptx = ptx or compile_text(instance.source, "--generate-line-info", arch="compute_90a")
