@@ -231,7 +231,7 @@ def pack(
     """
     from lab.library import archive, emit
 
-    for one in _to_pack(place):
+    for one in archive.stored(place):
         cubins = {kernel.name: one.cubins[kernel.cubin] for kernel in one.library.kernels if kernel.cubin in one.cubins}
         if len(cubins) < len(one.library.kernels):
             missing = next(kernel.cubin for kernel in one.library.kernels if kernel.name not in cubins)
@@ -244,13 +244,3 @@ def pack(
                 emit.write(one.library, cubins, Path(temporary))
                 archive.pack(Path(temporary), made)
         typer.echo(f"{made}: {made.stat().st_size} bytes")
-
-
-def _to_pack(place: str) -> tuple[StoredLibrary, ...]:
-    from lab.library import archive
-
-    try:
-        return archive.stored(place)
-    except UserError as error:
-        accepted = "a folder of `lab tune` with `library:`, a library's folder, archives, or a shipped library's name"
-        raise UserError("there is no library to pack", found=place, accepted=accepted) from error

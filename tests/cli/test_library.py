@@ -112,7 +112,17 @@ def test_pack_writes_an_archive_of_every_library_which_can_be_explained(folder: 
 def test_a_run_without_a_library_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["library", "pack", str(tmp_path), "-o", str(tmp_path / "packed")])
     assert isinstance(result.exception, UserError)
-    assert "there is no library to pack" in str(result.exception)
+    assert "the folder holds no library" in str(result.exception)
+
+
+def test_a_damaged_library_is_refused_for_what_is_wrong_with_it(folder: Path, tmp_path: Path) -> None:
+    damaged = shutil.copytree(folder, tmp_path / folder.name)
+    file = damaged / f"{folder.name}.json"
+    file.write_text(file.read_text()[:-20])
+    result = CliRunner().invoke(app, ["library", "pack", str(damaged), "-o", str(tmp_path / "packed")])
+    assert isinstance(result.exception, UserError)
+    assert str(file) in str(result.exception)
+    assert not (tmp_path / "packed").exists()
 
 
 def test_archives_are_packed_again_with_the_c_of_today(folder: Path, tmp_path: Path) -> None:
