@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from compiling import ptx_of
+from compiling import quiet_ptx_of
 
 from lab.base.expressions import Scalar
 from lab.operators.builtin import operator
@@ -34,7 +34,7 @@ def executed(name, given, **fields):
     made = Instance.of(kernels.load(f"{name}/fused.cu.j2", kernels.search_path()), given, problem)
     if made.unmet():
         return None
-    return emulate(EmulationTask(made.launches, name, problem, 0, {}), ptx_of(made.source))
+    return emulate(EmulationTask(made.launches, name, problem, 0, {}), quiet_ptx_of(made.source))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
