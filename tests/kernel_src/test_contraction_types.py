@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from compiling import ptx_of
+from compiling import quiet_ptx_of
 from contraction_cases import TILES
 from narrowing import known
 
@@ -44,7 +44,7 @@ def test_contractions_of_other_types_are_right_and_clean(name, dtype, tile):
     problem = CONTRACTION.problem(values)
     instance = Instance.of(template, {**TILES[tile], "split": 4 if tile >= 2 else 1}, problem)
     assert instance.unmet() is None
-    done = emulate(EmulationTask(instance.launches, "contraction", problem, 1, {}), ptx_of(instance.source))
+    done = emulate(EmulationTask(instance.launches, "contraction", problem, 1, {}), quiet_ptx_of(instance.source))
     assert done.unsupported == ""
     assert done.fault == ""
     assert done.verification.passed, done.verification

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from compiling import ptx_of
+from compiling import quiet_ptx_of
 
 from lab.operators.builtin import operator
 from lab.stages.emulate import EmulationTask, emulate
@@ -70,7 +70,7 @@ def test_every_type_is_right_and_clean(name, given, dtype, layout):
             assert "16 bits" in instance.unmet().because
             return
         assert instance.unmet() is None
-        ptx = ptx or ptx_of(instance.source)
+        ptx = ptx or quiet_ptx_of(instance.source)
         done = emulate(EmulationTask(instance.launches, "gemm", problem, 0, {}), ptx)
         assert done.unsupported == ""
         assert done.fault == "", f"{problem}: {done.fault}"
@@ -120,7 +120,7 @@ def test_a_batch_is_one_launch_of_the_same_tiles(given, dtype, layout):
         problem = GEMM.problem({**values, **{key: least[key] + slack for key in ("lda", "ldb", "ldc")}})
         instance = Instance.of(template, given, problem)
         assert sum(step.entry.startswith("gemm_") for step in instance.launches.steps) == 1
-        ptx = ptx or ptx_of(instance.source)
+        ptx = ptx or quiet_ptx_of(instance.source)
         done = emulate(EmulationTask(instance.launches, "gemm", problem, 0, {}), ptx)
         assert (done.unsupported, done.fault) == ("", "")
         assert done.verification.passed, f"{problem}: {done.verification}"
