@@ -21,19 +21,19 @@ from pathlib import Path
 import pandas as pd
 from published_rows import rows  # the module beside this one
 
+from lab.base.warp import WARP_SIZE
+from lab.hardware.gpus import gpu_for
+
 H200 = Path(__file__).parents[1] / "reports" / "h200"
 RUNS = ("gemm_bulk", "gemm_best", "gemm_winners", "gemm_ladder")
 SIDE = 8192
-SMS = 132
-WARP = 32
-MOST_WARPS = 64
-"""Warps that an SM holds at once (CUDA C++ Programming Guide, compute capability 9.0)."""
+GPU = gpu_for("H200")
 
 
 def rounds(block_m: float, block_n: float, threads: float, occupancy: float) -> float:
     """Return the part of all places for blocks, over whole rounds, that has a tile of a SIDE x SIDE result."""
     tiles = math.ceil(SIDE / block_m) * math.ceil(SIDE / block_n)
-    places = SMS * round(occupancy * MOST_WARPS * WARP / threads)
+    places = GPU.sms * round(occupancy * GPU.architecture.threads_per_sm / threads)
     return tiles / (math.ceil(tiles / places) * places)
 
 
@@ -56,7 +56,7 @@ def lines() -> Iterator[str]:
             threads = row["p.block_m"] * row["p.block_n"] / (row["p.thread_m"] * row["p.thread_n"])
             shares = (
                 rounds(row["p.block_m"], row["p.block_n"], threads, row["occupancy"]),
-                SIDE**3 / WARP / row["counted_instructions"],
+                SIDE**3 / WARP_SIZE / row["counted_instructions"],
                 row["counted_issue_share"],
             )
             three = " | ".join(f"{share:.3f}" for share in shares)
