@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from compiling import compile_text
-from hgemm_cases import POINTS, SETTINGS, arch, problems, rung, template
+from hgemm_cases import ALL_POINTS, HALVES, SETTINGS, arch, problems, rung, template
 
 from lab.isa.mix import kernel_mix
 from lab.isa.sass.module import read_sass
@@ -40,7 +40,6 @@ def settings():
     further setting sees every second point. The other points execute the same text of a template once
     more, so these are thorough.
     """
-    halves = ((0, 3), (1, 2))
     seen = set()
     for number, (key, (name, given)) in enumerate(SETTINGS.items()):
         layouts = (("nn", "tt"), ("nt", "tn"))[number % 2] if name in seen else LAYOUTS
@@ -51,17 +50,17 @@ def settings():
                 in_turn = turn == (number + place) % len(TYPES) and not further
                 case, shown = (name, given, layout, types), f"{key}-{layout}-{'-'.join(types)}"
                 if not in_turn:
-                    yield pytest.param(*case, range(len(POINTS)), id=shown, marks=pytest.mark.thorough)
+                    yield pytest.param(*case, ALL_POINTS, id=shown, marks=pytest.mark.thorough)
                     continue
                 half = (place + number // 2 if layouts == LAYOUTS else number) % 2
-                yield pytest.param(*case, halves[half], id=shown)
-                yield pytest.param(*case, halves[1 - half], id=f"{shown}-other points", marks=pytest.mark.thorough)
+                yield pytest.param(*case, HALVES[half], id=shown)
+                yield pytest.param(*case, HALVES[1 - half], id=f"{shown}-other points", marks=pytest.mark.thorough)
 
 
 @pytest.mark.parametrize(("name", "given", "layout", "types", "points"), list(settings()))
 def test_every_rung_is_right_and_clean(name, given, layout, types, points):
     ptx = ""
-    for problem in (one for i, one in enumerate(problems(name, layout, *types)) if i in points):
+    for problem in problems(name, layout, *types, points=points):
         instance = made(name, given, problem)
         assert instance.unmet() is None
         ptx = ptx or compile_text(instance.source, "--generate-line-info", arch=f"compute_{arch(name)}")

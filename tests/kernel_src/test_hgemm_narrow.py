@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from compiling import compile_text
-from hgemm_cases import NARROW, POINTS, PROMOTED, SETTINGS, narrow, problems, template
+from hgemm_cases import ALL_POINTS, HALVES, NARROW, PROMOTED, SETTINGS, narrow, problems, template
 
 from lab.operators.builtin import operator
 from lab.stages.emulate import EmulationTask, emulate
@@ -19,19 +19,18 @@ def settings():
 
     The points take turns with the settings, as in test_hgemm.py: the others execute the same text once more.
     """
-    halves = ((0, 3), (1, 2))
     for number, (key, (name, given)) in enumerate(WGMMA.items()):
         for turn, types in enumerate(NARROW):
             case, shown = (name, narrow(given, types[0]), types), f"{key}-{'-'.join(types[:2])}"
             if turn != number % len(NARROW):
-                yield pytest.param(*case, range(len(POINTS)), id=shown, marks=pytest.mark.thorough)
+                yield pytest.param(*case, ALL_POINTS, id=shown, marks=pytest.mark.thorough)
                 continue
-            yield pytest.param(*case, halves[number % 2], id=shown)
-            yield pytest.param(*case, halves[1 - number % 2], id=f"{shown}-other points", marks=pytest.mark.thorough)
+            yield pytest.param(*case, HALVES[number % 2], id=shown)
+            yield pytest.param(*case, HALVES[1 - number % 2], id=f"{shown}-other points", marks=pytest.mark.thorough)
     for number, (key, (name, given)) in enumerate(PROMOTED.items()):
         for turn, dtype in enumerate(("float8_e4m3fn", "float8_e5m2")):
             marks = [] if turn == number % 2 else [pytest.mark.thorough]
-            types, points = (dtype, "float32", ""), range(len(POINTS))
+            types, points = (dtype, "float32", ""), ALL_POINTS
             yield pytest.param(name, given, types, points, id=f"{key}-{dtype}", marks=marks)
 
 
@@ -65,7 +64,7 @@ def test_operands_that_do_not_lie_along_k_are_transposed_first(layout, types):
 @pytest.mark.parametrize(("name", "given", "types", "points"), list(settings()))
 def test_every_rung_is_right_and_clean(name, given, types, points):
     ptx = ""
-    for problem in (one for i, one in enumerate(problems(name, "tn", *types)) if i in points):
+    for problem in problems(name, "tn", *types, points=points):
         instance = Instance.of(template(name), given, problem)
         assert (instance.unsupported(), instance.unmet()) == (None, None)
         ptx = ptx or compile_text(instance.source, "--generate-line-info", arch="compute_90a")

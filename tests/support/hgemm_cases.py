@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from compiling import compile_text
 
@@ -64,6 +64,10 @@ POINTS = (
 )
 """Sizes, factors, and elements behind each column; those of the last let 16 bytes of C be stored at once."""
 
+ALL_POINTS = range(len(POINTS))
+HALVES = ((0, 3), (1, 2))
+"""Points by number, for tests that execute the same text of a template at one half of them only."""
+
 
 NARROW = (
     ("float32", "float32", "tf32"),
@@ -116,13 +120,16 @@ def rung(name: str) -> int:
     return int(name[1]) if name.startswith("v") else 0
 
 
-def problems(name: str, layout: str, dtype: str, out_dtype: str, precision: str = "") -> Iterator[GemmProblem]:
-    """Yield all points for the types and the layout."""
+def problems(
+    name: str, layout: str, dtype: str, out_dtype: str, precision: str = "", *, points: Collection[int] = ALL_POINTS
+) -> Iterator[GemmProblem]:
+    """Yield the points of these numbers for the types and the layout."""
     gemm = operator("gemm")
     factor = 2 if dtype == "int8" else 1  # so that they are integers
     aligned, stored = rung(name) >= 2, rung(name) >= 8
     whole = {"lda": 16 // ELEMENT_BYTES[dtype], "ldb": 16 // ELEMENT_BYTES[dtype], "ldc": 8}
-    for i, ((m, n, k), (alpha, beta), slack) in enumerate(POINTS):
+    for i in points:
+        (m, n, k), (alpha, beta), slack = POINTS[i]
         shape = {"m": m, "n": n, "k": k, "dtype": dtype, "out_dtype": out_dtype, "layout": layout}
         shape |= {"precision": precision} if precision else {}
         leading = {key: gemm.problem(shape)[key] + slack for key in ("lda", "ldb", "ldc")}
