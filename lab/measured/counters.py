@@ -17,6 +17,7 @@ PIPES: Final = {
     "alu": "integer, logic, compare and select",
     "lsu": "loads, stores, shuffles and shared memory",
     "xu": "exponentials, reciprocals and conversions between types",
+    "tensor": "matrix instructions",
 }
 """Execution pipes that are counted, with what they execute (Nsight Compute's documentation, "Pipelines")."""
 
@@ -60,8 +61,10 @@ class LaunchCounters:
         instructions: Warp instructions executed.
         issues: Cycles in which a scheduler issued, over all schedulers.
         issue_share: The same as a share of the active cycles, 0 to 1.
-        pipes: Use of each pipe (`PIPES`) as a share of its peak while an SM was active, 0 to 1.
+        pipes: Use of each pipe (`PIPES`) as a share of its peak while an SM was active, 0 to 1. A matrix instruction
+            keeps its pipe busy for many cycles, so of `tensor` these are counted, and of the others instructions.
         stalls: Cycles that a warp spends in each state (`STALLS`) for every instruction that it issues.
+        clock_hz: Frequency of the SMs, by the cycles that elapsed; below what NVML reports where power limits it.
     """
 
     kernel: str
@@ -77,6 +80,7 @@ class LaunchCounters:
     issue_share: float | None = None
     pipes: Mapping[str, float] = field(default_factory=dict)
     stalls: Mapping[str, float] = field(default_factory=dict)
+    clock_hz: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,11 @@ class Profile:
         """Milliseconds of all launches under the profiler, without the gaps between them."""
         total = _sum(self.launches, lambda one: one.duration_ns)
         return None if total is None else total / 1e6
+
+    @property
+    def clock_hz(self) -> float | None:
+        """Frequency of the SMs; mean over the durations of all launches."""
+        return _mean(self.launches, lambda one: one.clock_hz, lambda one: one.duration_ns)
 
     @property
     def instructions(self) -> float | None:

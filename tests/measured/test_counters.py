@@ -22,9 +22,23 @@ FIRST = LaunchCounters(
     0.6,
     {"fma": 0.2, "xu": 0.1},
     {"wait": 1.0, "selected": 1.0},
+    clock_hz=1.8e9,
 )
 SECOND = LaunchCounters(
-    "b", 10.0, 2.0, 2.0, 1.0, 3000.0, 30.0, 0.9, 5.0, 2.0, 0.2, {"fma": 0.6, "xu": 0.5}, {"wait": 9.0, "selected": 1.0}
+    "b",
+    10.0,
+    2.0,
+    2.0,
+    1.0,
+    3000.0,
+    30.0,
+    0.9,
+    5.0,
+    2.0,
+    0.2,
+    {"fma": 0.6, "xu": 0.5},
+    {"wait": 9.0, "selected": 1.0},
+    clock_hz=1.4e9,
 )
 
 SHARES = st.floats(0, 1)
@@ -48,6 +62,7 @@ def profile(*launches: LaunchCounters) -> Profile:
 def test_amounts_add_up_and_shares_are_weighted_by_what_they_are_shares_of():
     both = profile(FIRST, SECOND)
     assert (both.dram_bytes, both.l2_bytes, both.duration_ms, both.instructions) == (132.0, 8 * 32, 0.004, 12.0)
+    assert both.clock_hz == pytest.approx((1000 * 1.8e9 + 3000 * 1.4e9) / 4000)
     assert both.occupancy == pytest.approx((10 * 0.5 + 30 * 0.9) / 40)
     assert both.issue_share == pytest.approx((10 * 0.6 + 30 * 0.2) / 40)
     assert both.pipes == pytest.approx({"fma": 0.5, "xu": 0.4})

@@ -34,6 +34,9 @@ TRAFFIC: Final = {
 """Fields of `LaunchCounters` that depend on the contents of L2, and their metrics. One unit counts all of them, so one
 pass is enough."""
 
+_USE: Final = {"tensor": "pipe_tensor_cycles_active"}
+"""What counts the use of a pipe whose instructions take many cycles; those of other pipes are counted themselves."""
+
 EXECUTION: Final = {
     "l2_read_sectors": "lts__t_sectors_op_read.sum",
     "l2_write_sectors": "lts__t_sectors_op_write.sum",
@@ -42,7 +45,11 @@ EXECUTION: Final = {
     "instructions": "smsp__inst_executed.sum",
     "issues": "smsp__issue_active.sum",
     "issue_share": "smsp__issue_active.avg.pct_of_peak_sustained_active",
-    **{f"pipes.{pipe}": f"sm__inst_executed_pipe_{pipe}.avg.pct_of_peak_sustained_active" for pipe in PIPES},
+    "clock_hz": "sm__cycles_elapsed.avg.per_second",
+    **{
+        f"pipes.{pipe}": f"sm__{_USE.get(pipe, f'inst_executed_pipe_{pipe}')}.avg.pct_of_peak_sustained_active"
+        for pipe in PIPES
+    },
     **{f"stalls.{state}": f"smsp__average_warps_issue_stalled_{state}_per_issue_active.ratio" for state in STALLS},
 }
 """The other fields and their metrics; in a field that is a mapping, the key follows a dot."""

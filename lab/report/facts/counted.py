@@ -56,6 +56,8 @@ def rows(record: VariantRecord) -> list[tuple[str, str]]:
         made.append(("L2 traffic", f"{found.l2_bytes / 1e6:,.2f} MB"))
     if found.duration_ms is not None:
         made.append(("duration", f"{found.duration_ms:.4f} ms under the profiler"))
+    if found.clock_hz is not None:
+        made.append(("SM clock", f"{found.clock_hz / 1e9:.2f} GHz under the profiler"))
     if found.instructions is not None:
         made.append(("executed", f"{found.instructions:,.0f} warp instructions"))
     if found.occupancy is not None:

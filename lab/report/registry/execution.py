@@ -166,6 +166,15 @@ EXECUTION: Final = (
         for pipe, what in PIPES.items()
     ),
     Column(
+        "counted_clock",
+        "SM clock",
+        M,
+        profiled(lambda p: None if p.clock_hz is None else p.clock_hz / 1e9),
+        unit="GHz",
+        format=".2f",
+        about="cycles of the SMs over the time of the launch, by the counters",
+    ),
+    Column(
         "counted_instructions",
         "warp instructions",
         M,

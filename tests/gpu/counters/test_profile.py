@@ -51,7 +51,7 @@ def test_single_launches_from_a_cold_cache_take_one_process(count):
     one = made["v1"]
     assert (one.profiler, one.cache, one.notes) == ("Nsight Compute 2025.3.1.0", "cold", ())
     assert (one.dram_bytes, one.occupancy, one.issue_share, one.duration_ms) == (1536.0, 0.75, 0.4, 0.002)
-    assert one.pipes == dict.fromkeys(("fma", "alu", "lsu", "xu"), 0.01)
+    assert one.pipes == dict.fromkeys(("fma", "alu", "lsu", "xu", "tensor"), 0.01)
     assert next(iter(one.waits)) == "long_scoreboard"
 
 
