@@ -56,7 +56,7 @@ FAULTS = [  # rung, what is wrong, text in its place, kind of the finding
     ("v7_cluster", "too few arrivals expected", "[%0], 16;", "[%0], 8;", "mbarrier-deadlock"),
     ("v7_cluster", "mbarriers not awaited", "cluster_barrier();  // the mbarriers", "__syncthreads();  //",
      "missing-cluster-sync"),
-    ("v7_cluster", "ends before the others", "cluster_barrier();  // a block", "// a block", "missing-cluster-sync"),
+    ("v7_cluster", "ends before the others", "ring.drain();", "", "missing-cluster-sync"),
     ("v8_epilogue", "sums not fenced", PROXY_FENCE, "", "missing-proxy-fence"),
     ("v8_epilogue", "stored before all is there", f"{PROXY_FENCE}\n            meet();", PROXY_FENCE, "shared-race"),
     ("v8_epilogue", "filled before all may", "has read it\n            meet();", "\n", "shared-race"),
