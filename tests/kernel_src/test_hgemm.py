@@ -82,6 +82,17 @@ def test_columns_that_no_copy_can_fetch_are_refused(name):
     assert made(name, {}, operator("gemm").problem({**problem, "ldb": 64})).unmet() is None
 
 
+@pytest.mark.parametrize(("m", "most"), [(136, 1.3), (137, 1.6), (139, 1.6), (142, 1.6)])
+@pytest.mark.parametrize("key", ["cluster", "ldmatrix, slabs", "packed"])
+def test_columns_of_c_are_stored_whole_wherever_they_begin(key, m, most):
+    name, given = SETTINGS[key]
+    problem = operator("gemm").problem({"m": m, "n": 129, "k": 40, "dtype": "bfloat16", "layout": "tn", "alpha": 0.5})
+    instance = made(name, {**given, "warp_m": 64} if "slabs" in key else given, problem)
+    done = executed(instance, instance.source, arch(name))
+    assert (done.unsupported, done.fault, done.verification.passed) == ("", "", True)
+    assert done.launches[-1].executed.memory["global.store"].sectors <= most * m * 129 * 2 / 32
+
+
 @pytest.mark.parametrize("name", ["v3_wgmma", "v7_cluster", "v8_epilogue"])
 def test_sums_stay_in_registers_while_wgmma_adds_to_them(name):
     problem = operator("gemm").problem({"m": 64, "n": 64, "k": 64, "dtype": "bfloat16"})
