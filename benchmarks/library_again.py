@@ -1,17 +1,18 @@
 """Grow the library logic of a tuning run again from the times that it measured, and draw its report again.
 
 python benchmarks/library_again.py reports/gemm_tensile experiments/gemm_tensile.yaml
+python benchmarks/library_again.py reports/gemm_tensile experiments/gemm_tensile.yaml --compile nvcc
 
 For changes of `lab.library`; no GPU is needed. Candidates are the kernels of the run's library, since only they have a
 time at every held-out size. They are compiled here because the cluster size stands in the cubin; a library's folder,
-where the run left one, is written again with the cubins that it has. The run may be one that `lab report` made of
-committed results.
+where the run left one, is written again with the cubins that it has, or with `--compile` with what the templates make
+now. The run may be one that `lab report` made of committed results, with the folders of a packed library beside it.
 """
 
 from __future__ import annotations
 
+import argparse
 import shutil
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -35,11 +36,19 @@ from lab.tuning.race import TuningContext, final_of
 
 def main() -> None:
     """Change the run's facts, and draw."""
-    folder, tuning = Path(sys.argv[1]), load(Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, help="run directory")
+    parser.add_argument("tuning", type=Path, help="the file that was tuned")
+    parser.add_argument("--compile", metavar="TOOLCHAIN", help="take machine code of the templates as they are")
+    given = parser.parse_args()
+    folder, tuning = given.run, load(given.tuning)
     with TuningStore(folder, create=True) as store:
         facts = store.facts()
         known = {(one.type, one.name): one for one in store.kernels()}
-        libraries = {name: again(tuning, store, known, library) for name, library in facts.libraries.items()}
+        libraries = {
+            name: again(tuning, store, known, library, compiler=given.compile)
+            for name, library in facts.libraries.items()
+        }
         note = f"The libraries' logic was grown again by lab {by_whom()}, from the times that the run measured."
         store.write_facts(replace(facts, libraries=libraries, grown_again=note))
         for path in report.render(store):
@@ -47,9 +56,14 @@ def main() -> None:
 
 
 def again(
-    tuning: Tuning, store: TuningStore, known: Mapping[tuple[str, str], KernelFacts], library: LibraryFacts
+    tuning: Tuning,
+    store: TuningStore,
+    known: Mapping[tuple[str, str], KernelFacts],
+    library: LibraryFacts,
+    *,
+    compiler: str | None = None,
 ) -> LibraryFacts:
-    """What the run remembers of one library, by its new logic.
+    """What the run remembers of one library, by its new logic; its machine code is that of the run, or compiled now.
 
     Raises:
         SystemExit: its kernels are not those of the file, or nothing was measured.
@@ -58,7 +72,7 @@ def again(
     candidates = [_candidate(tuning, known[kind.label, name]) for name in library.kernels]
     arch = known[kind.label, library.kernels[0]].arch
     gpu = gpu_for(arch)
-    built = _built(candidates, arch, gpu)
+    built = _built(candidates, arch, gpu, compiler or "auto")
     kernels = [
         replace(one, facts=replace(known[kind.label, name], cluster=one.facts.cluster)) for name, one in built.items()
     ]
@@ -73,9 +87,12 @@ def again(
     if not folder.is_dir():
         return grow.facts_of(context, final, grown)
     (earlier,) = stored(folder)
-    cubins = {kernel.name: earlier.cubins[kernel.cubin] for kernel in earlier.library.kernels}
+    if compiler:
+        cubins = {name: kernel.cubin for name, kernel in built.items()}
+    else:
+        cubins = {kernel.name: earlier.cubins[kernel.cubin] for kernel in earlier.library.kernels}
     shutil.rmtree(folder)
-    source = f"{earlier.library.source}; logic grown again by {by_whom()}"
+    source = f"{earlier.library.source}; logic grown{' and kernels compiled' if compiler else ''} again by {by_whom()}"
     times = earlier.library.times
     return grow.write(context, final, grown, folder, times=times, source=source, cubins=cubins).facts
 
@@ -92,10 +109,10 @@ def _candidate(tuning: Tuning, facts: KernelFacts) -> Candidate:
     return Candidate(groups[0], facts.name, facts.parameters, {})
 
 
-def _built(candidates: list[Candidate], arch: str, gpu: Gpu) -> dict[str, Kernel]:
+def _built(candidates: list[Candidate], arch: str, gpu: Gpu, compiler: str) -> dict[str, Kernel]:
     workers.prepare()
     with ProcessExecutor(workers.cores()) as executor:
-        return Workshop(toolchain("auto"), arch, gpu, executor, lambda _: None).make(candidates)
+        return Workshop(toolchain(compiler), arch, gpu, executor, lambda _: None).make(candidates)
 
 
 if __name__ == "__main__":
