@@ -310,6 +310,23 @@ class BatchClocks:
         learnt: KnownTimes | None = self._knowledge(arrived, times)
         self._teach(waiters, learnt)
 
+    def order_warps_reads(self, waiters: Indices, warps: Indices, time: np.int64) -> None:
+        """Let threads know what whole warps of their block read together before a time, and of nothing else of these.
+
+        An access of a whole warp is known where any of its lanes' accesses are. The last lane stands for the warp: its
+        own accesses count as known, too.
+
+        Args:
+            waiters: (count,) the threads.
+            warps: The warps of the batch.
+            time: The shifted time.
+        """
+        padded = self.launch.padded
+        first = int(waiters[0]) // padded * padded
+        times = np.zeros(padded, np.int64)
+        times[warps * WARP_SIZE + (WARP_SIZE - 1) - first] = time
+        self._teach(waiters, KnownTimes({(first + self.base) // padded: times}))
+
     def order_warps(self, who: Indices, masks: NDArray[np.uint32]) -> None:
         """Order the lanes of warps that met.
 

@@ -1,8 +1,10 @@
 """What warpgroups have on their way: groups of wgmma, the registers and the memory that these use; register limits.
 
-A wgmma is executed at once. What is remembered is that its registers may not be touched, and its operands in shared
-memory may not be overwritten, before a `wgmma.wait_group` of the warp; and which registers were touched since the
-warp's last `wgmma.fence`. Copies from register to register pass these marks on, and constants leave none: compilers
+A wgmma is executed at once. What is remembered is that its registers may not be touched before a `wgmma.wait_group` of
+the warp, and its operands in shared memory may not be overwritten before one of any warp of the warpgroup: a group of
+wgmma is the warpgroup's, so whoever waits for it knows that all four warps' reads are done. CUTLASS's pipelines rely on
+that: one thread of a warpgroup tells that a stage has been read. Also remembered is which registers were touched since
+the warp's last `wgmma.fence`. Copies from register to register pass these marks on, and constants leave none: compilers
 move both across a fence, and the assembler puts them right.
 
 PTX ISA, Asynchronous Warpgroup Level Matrix Instructions.
@@ -36,6 +38,7 @@ class _Reading:
 
     Attributes:
         warp: The warp of the batch.
+        first: The first warp of its warpgroup.
         group: Number of the wgmma-group.
         position: Index of the instruction.
         cells: Cells that it reads.
@@ -43,6 +46,7 @@ class _Reading:
     """
 
     warp: int
+    first: int
     group: int
     position: int
     cells: Indices
@@ -71,6 +75,8 @@ class Warpgroups:
         self._inputs: dict[RegisterName, NDArray[np.int32]] = {}
         self._touched: dict[RegisterName, Mask] = {}
         self._readings: list[_Reading] = []
+        # by the first warp of a warpgroup: groups that not all of its warps have waited for, and when the reads ended
+        self._ended: dict[int, dict[int, np.int64]] = {}
         self._limits: NDArray[np.int64] | None = None
         self._registers, self._limited_at = registers, -1
 
@@ -186,18 +192,37 @@ class Warpgroups:
     def wait(self, lanes: Lanes, still: int) -> None:
         """Wait until all but the latest `still` groups of threads are complete."""
         self._completed[lanes.rows] = np.maximum(self._completed[lanes.rows], self.groups[lanes.rows] - np.int32(still))
-        shadow = self._watch.shadow
-        if shadow is None or not self._readings:
+        if self._watch.shadow is None or not (self._readings or self._ended):
             return
         here = np.unique(warp_of(lanes.indices()))
-        done = [
-            one
-            for one in self._readings
-            if one.warp in here and one.group <= int(self._completed[one.warp * WARP_SIZE])
-        ]
-        self._readings = [one for one in self._readings if one not in done]
-        for one in done:
-            shadow.end_async_read(one.cells, one.who, one.position, warp=True)
+        firsts = self._first_of(here)
+        for first in np.unique(firsts).tolist():
+            self._end_reads(first, here[firsts == first])
+
+    def _first_of(self, warps: Indices) -> Indices:
+        """Return the first warp of each warp's warpgroup."""
+        within = warps % (self._batch.warps // self._batch.blocks)
+        return warps - within % WARPGROUP
+
+    def _end_reads(self, first: int, waiting: Indices) -> None:
+        """Let warps of one warpgroup know that what all four read by complete groups has been read."""
+        shadow, clocks = self._watch.shadow, self._watch.clocks
+        members = first + np.arange(WARPGROUP)
+        seen = int(self._completed[waiting * WARP_SIZE].max())
+        done = [one for one in self._readings if one.first == first and one.group <= seen]
+        if done and shadow is not None:
+            self._readings = [one for one in self._readings if one not in done]
+            for one in done:
+                shadow.end_async_read(one.cells, one.who, one.position, warp=True)
+            if clocks is not None:
+                self._ended.setdefault(first, {})[seen] = clocks.arrival()
+        times = self._ended.get(first, {})
+        known = [time for group, time in times.items() if group <= seen]
+        if known and clocks is not None:
+            threads = (waiting[:, None] * WARP_SIZE + np.arange(WARP_SIZE)).reshape(-1)
+            clocks.order_warps_reads(threads, members, max(known))
+        least = int(self._completed[members * WARP_SIZE].min())
+        self._ended[first] = {group: time for group, time in times.items() if group > least}
 
     # --- shared memory ----------------------------------------------------------------------------------------
 
@@ -217,7 +242,8 @@ class Warpgroups:
         found, cells, who = shadow.begin_async_read(places, width, warp * WARP_SIZE, position, what="wgmma", warp=True)
         self._watch.report_shared(position, who, np.full(len(cells), offsets.min()), found)
         group = int(self.groups[warp * WARP_SIZE]) + 1
-        self._readings.append(_Reading(warp, group, position, cells, who))
+        first = int(self._first_of(np.array([warp]))[0])
+        self._readings.append(_Reading(warp, first, group, position, cells, who))
 
     def leave(self, lanes: Lanes) -> None:
         """Note the wgmma that threads have begun and leave without waiting for."""

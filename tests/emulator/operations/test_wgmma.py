@@ -187,7 +187,10 @@ WRONG = [
     ("no barrier", GOOD.replace("__syncthreads();", ""), "shared-race"),
     ("no fence after a change", GOOD.replace("store();", f"d[0] += 1; {AGAIN}"), "wgmma-misuse"),
     ("overwritten", GOOD.replace("wait();", "__syncthreads(); sa[t] = a[0]; wait();"), "async-not-waited"),
-    ("overwritten after one warp's wait", GOOD + "if (t < 32) sb[t] = a[0];", "shared-race"),
+    ("overwritten by who did not wait", GOOD.replace("wait();", "if (t < 32) { wait(); sb[t] = a[0]; } else wait();")
+     .replace("commit();", "commit(); if (t >= 32) sb[t] = a[0];"), "async-not-waited"),
+    ("what others wrote", GOOD.replace("commit();", "sb[t + 64] = a[0]; commit();") + "if (t < 32) out[t] += float(sb[t + 96]);",
+     "shared-race"),
     ("three warps", GOOD.replace("product();", "if (t >= 32) product();"), "wgmma-misuse"),
     ("half a warp", GOOD.replace("product();", "if (t != 5) product();"), "warp-divergence"),
     ("beyond", GOOD.replace("product();", "multiply(described(sa + 65536), described(sb), 0);"), "out-of-bounds"),
@@ -203,19 +206,27 @@ def test_wrong_uses_are_found(body, kind):
     assert all(finding.line > 0 for finding in emulation.findings)
 
 
-def test_any_lane_of_a_warp_tells_that_it_has_read():
+@pytest.mark.parametrize("schedule", [0, 1, 2])
+def test_a_warps_wait_is_for_what_all_four_read(schedule):
+    emulation, out = run(GOOD + "if (t < 32) sb[t] = a[0];", schedule=schedule)
+    assert emulation.clean, emulation.findings
+    np.testing.assert_array_equal(out, WANTED)
+
+
+@pytest.mark.parametrize(("who", "count"), [("t % 32 == 9", 4), ("t == 41", 1)], ids=["each warp", "one thread"])
+def test_any_lane_of_a_warp_or_of_its_warpgroup_tells_what_was_read(who, count):
     told = """__shared__ unsigned long long bar; const unsigned there = at(&bar);
         const int last = t >= 128;
-        if (t == 128) asm volatile("mbarrier.init.shared::cta.b64 [%0], 4;" :: "r"(there) : "memory");
+        if (t == 128) asm volatile("mbarrier.init.shared::cta.b64 [%0], COUNT;" :: "r"(there) : "memory");
         load(); proxy(); __syncthreads();
         if (!last) {
             fence(); product(); commit(); wait(); store();
-            if (t % 32 == 9) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(there) : "memory");
+            if (WHO) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(there) : "memory");
         } else {
             asm volatile("{ .reg .pred p; A: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0; @!p bra A; }"
                          :: "r"(there) : "memory");
             sb[t - 128] = a[0];
-        }"""
+        }""".replace("WHO", who).replace("COUNT", str(count))
     emulation, out = run(told, 256)
     assert emulation.clean, emulation.findings
     np.testing.assert_array_equal(out, WANTED)
