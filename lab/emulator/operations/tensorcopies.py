@@ -11,8 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from lab.emulator import operands
-from lab.emulator.arrays import Addresses, Bytes
-from lab.emulator.lanes import Lanes
+from lab.emulator.arrays import Addresses, Bytes, Indices
+from lab.emulator.lanes import Lanes, warp_of
 from lab.emulator.memory import tensormaps
 from lab.emulator.memory.memory import WITHIN_SEGMENT
 from lab.emulator.memory.tensormaps import Descriptor
@@ -67,13 +67,29 @@ def _outward(site: Site, texts: list[str], rank: int) -> Run:
 
     def run(lanes: Lanes) -> None:
         sources, maps, coordinates = of(lanes), read_map(lanes), read_coordinates(lanes)
-        for i, thread in enumerate(lanes.indices().tolist()):
+        threads = lanes.indices()
+        for i in _once_a_warp(threads, np.column_stack([lanes.fill(sources), lanes.fill(maps), coordinates])):
+            thread = int(threads[i])
             asker = Asker(site, thread, int(block_of[thread]))
             described = _described(asker, int(maps[i]), rank)
             if described and asker.fits(int(sources[i]), described.box_bytes, _GRAIN, verb="from"):
                 _store_box(asker, described, coordinates[i].tolist(), int(sources[i]))
 
     return run
+
+
+def _once_a_warp(threads: Indices, operands: Addresses) -> list[int]:
+    """Return which threads store a box: of lanes of a warp with the same operands, the first.
+
+    The machine's instruction, UTMASTG, has operands of the warp. CUTLASS's epilogues rely on it: all lanes of a warp
+    ask for the store, and for its group.
+
+    Args:
+        threads: (count,) those that execute the instruction together.
+        operands: (count, operands) of each.
+    """
+    _, first = np.unique(np.column_stack([warp_of(threads), operands]), axis=0, return_index=True)
+    return sorted(first.tolist())
 
 
 def _inward(site: Site, texts: list[str], rank: int, *, multicast: bool) -> Run:

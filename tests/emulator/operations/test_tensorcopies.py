@@ -98,6 +98,17 @@ def test_a_box_is_stored_within_the_tensor_in_whole_pieces_of_16_bytes():
     np.testing.assert_array_equal(matrix, wanted)
 
 
+@pytest.mark.parametrize("lane", ["0", "%r0"])
+def test_lanes_of_a_warp_store_the_same_box_once(lane):
+    body = STORE.replace("FENCE", "fence.proxy.async;").replace("COMMIT", COMMIT).replace("AFTER", DONE)
+    body = body.replace("cp.async.bulk.tensor", f"mad.lo.u32 %r4, {lane}, 64, %r4; cp.async.bulk.tensor", 1)
+    emulation, matrix = stored(body.replace("@%p0 mad", "mad").replace("@%p0 ", ""))
+    assert emulation.clean, emulation.findings
+    assert emulation.counts.memory["shared.copy"].requests == (1 if lane == "0" else 32)
+    assert matrix[4, 20] == 0
+    assert matrix[5, 31] == 27
+
+
 @pytest.mark.parametrize(
     ("fence", "commit", "after", "kind"),
     [
