@@ -29,6 +29,12 @@ CUTLASS_ROOT = "/cutlass"
 
 _LINE = re.compile(r"^[ \t]*#[ \t]*line[ \t]+(\d{1,9})[^\n]*\n", re.MULTILINE)
 _OLD_TUPLES = re.compile(r"template <(?:size_t _Ip, )?class\.\.\. _Tp>\s+struct tuple_(?:size|element);")
+_GET = re.compile(
+    r"template <size_t I, class T, T\.\.\. Ints>\s+CUTE_HOST_DEVICE constexpr\s+"
+    r"tuple_element_t<I, integer_sequence<T, Ints\.\.\.>>\s+get\(integer_sequence<T, Ints\.\.\.>\) \{\s+"
+    r"static_assert\(I < sizeof\.\.\.\(Ints\)"
+)
+"""CuTe's `get` of a sequence of numbers. CCCL has one, too, since CUDA 13.1 or so, and calls are ambiguous."""
 _BROUGHT = (
     ("curand", "python -m pip install nvidia-curand"),
     ("cute/", "python -m pip install --no-deps nvidia-cutlass"),
@@ -239,8 +245,10 @@ def _header(folders: Headers, name: str, in_memory: tuple[str, ...]) -> tuple[st
     """Return the text of a header with its include lines rewritten, and the headers that it includes."""
     path = folders.path(name)
     text, found = path.read_text(errors="replace"), list[str]()
-    if name.startswith(f"{CUTLASS_ROOT}/") and _std_has_tuples(folders.cuda):
-        text = _OLD_TUPLES.sub(lambda match: "\n" * match[0].count("\n"), text)
+    if name.startswith(f"{CUTLASS_ROOT}/"):
+        text = _GET.sub(lambda match: _preferred(match[0]), text)
+        if _std_has_tuples(folders.cuda):
+            text = _OLD_TUPLES.sub(lambda match: "\n" * match[0].count("\n"), text)
 
     def replace(match: re.Match[str]) -> str:
         header = folders.find(match[2][1:-1], path.parent if match[2].startswith('"') else None)
@@ -250,6 +258,12 @@ def _header(folders: Headers, name: str, in_memory: tuple[str, ...]) -> tuple[st
         return f'{match[1]}"{header}"'
 
     return _INCLUDE.sub(replace, text), tuple(found)
+
+
+def _preferred(get: str) -> str:
+    """Return `_GET` as a more specialised template, which every call with a sequence that is not empty then means."""
+    get = get.replace("T... Ints", "T First, T... Ints").replace("<T, Ints...>", "<T, First, Ints...>")
+    return get.replace("sizeof...(Ints)", "sizeof...(Ints) + 1")
 
 
 @functools.cache

@@ -108,6 +108,25 @@ def test_headers_of_cutlass_are_passed_beside_cudas(folder, cutlass, declared):
     assert made.texts["/cutlass/cute/array.hpp"] == ("\n" if declared else kept) + "\nint array;\n"
 
 
+def test_cutes_get_of_a_sequence_is_preferred_to_cccls(folder, cutlass):
+    kept = "template <size_t I, class T, T... Is>\nvoid f();\n"
+    get = """template <size_t I, class T, T... Ints>
+CUTE_HOST_DEVICE constexpr
+tuple_element_t<I, integer_sequence<T, Ints...>>
+get(integer_sequence<T, Ints...>) {
+  static_assert(I < sizeof...(Ints), "Index out of range");
+"""
+    (cutlass / "cute/array.hpp").write_text(kept + get)
+    made = headers.embed("#include <cute/tensor.hpp>\n", "k.cu", {}, headers.Headers(folder, cutlass))
+    preferred = """template <size_t I, class T, T First, T... Ints>
+CUTE_HOST_DEVICE constexpr
+tuple_element_t<I, integer_sequence<T, First, Ints...>>
+get(integer_sequence<T, First, Ints...>) {
+  static_assert(I < sizeof...(Ints) + 1, "Index out of range");
+"""
+    assert made.texts["/cutlass/cute/array.hpp"] == kept + preferred
+
+
 def test_headers_of_cutlass_stay_in_memory_where_cudas_stay_on_the_disk(folder, cutlass):
     source = '#include <cute/tensor.hpp>\n#include "macro.h"\n'
     made = headers.embed(source, "k.cu", {}, headers.Headers(folder, cutlass))
