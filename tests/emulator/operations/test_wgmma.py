@@ -189,8 +189,8 @@ WRONG = [
     ("overwritten", GOOD.replace("wait();", "__syncthreads(); sa[t] = a[0]; wait();"), "async-not-waited"),
     ("overwritten by who did not wait", GOOD.replace("wait();", "if (t < 32) { wait(); sb[t] = a[0]; } else wait();")
      .replace("commit();", "commit(); if (t >= 32) sb[t] = a[0];"), "async-not-waited"),
-    ("what others wrote", GOOD.replace("commit();", "sb[t + 64] = a[0]; commit();") + "if (t < 32) out[t] += float(sb[t + 96]);",
-     "shared-race"),
+    ("what others wrote", GOOD.replace("commit();", "sb[t + 64] = a[0]; commit();")
+     + "if (t < 32) out[t] += float(sb[t + 96]);", "shared-race"),
     ("three warps", GOOD.replace("product();", "if (t >= 32) product();"), "wgmma-misuse"),
     ("half a warp", GOOD.replace("product();", "if (t != 5) product();"), "warp-divergence"),
     ("beyond", GOOD.replace("product();", "multiply(described(sa + 65536), described(sb), 0);"), "out-of-bounds"),
