@@ -72,7 +72,7 @@ def test_every_rung_is_right_and_clean(name, given, layout, types, points):
 
 def test_no_rung_is_left_out():
     known = {name for name in kernels.available(kernels.search_path()) if name.startswith("hgemm/")}
-    assert {f"hgemm/{name}.cu.j2" for name, _ in SETTINGS.values()} == known
+    assert {f"hgemm/{name}.cu.j2" for name, _ in SETTINGS.values()} == known - {"hgemm/cutlass.cu.j2"}
 
 
 @pytest.mark.parametrize("name", [name for name in RUNGS if rung(name) >= 2])
