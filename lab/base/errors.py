@@ -85,6 +85,10 @@ class UserError(LabError):
             suggestion=self.suggestion,
         )
 
+    def below(self, key: str) -> UserError:
+        """Return the same mistake with its key below another one."""
+        return self.placed(self.at, f"{key}.{self.key}" if self.key else key)
+
     def __str__(self) -> str:
         head = f"{self.at}: {self.message}" if self.at else self.message
         lines = [head]
@@ -117,6 +121,10 @@ class CollectedError(UserError):
         self.errors = tuple(errors)
         first = self.errors[0]
         super().__init__(first.message, at=first.at, key=first.key)
+
+    def below(self, key: str) -> UserError:
+        """Return the same mistakes, each with its key below another one."""
+        return CollectedError([error.below(key) for error in self.errors])
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.errors))

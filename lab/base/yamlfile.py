@@ -60,6 +60,14 @@ class Document:
             path = path[:-1]
         return Location(self.file, self.lines.get(path, 1))
 
+    def below(self, *path: str | int) -> Document:
+        """Return what stands below a key that is there, as a document of its own in the same file."""
+        data = self.data
+        for part in path:
+            data = data[part]
+        lines = {key[len(path) :]: line for key, line in self.lines.items() if key[: len(path)] == path}
+        return Document(self.file, self.text, data, lines)
+
 
 def read_text(file: Path, most_bytes: int = MOST_BYTES, what: str = "the file") -> str:
     """Return the text of a file that a user named.

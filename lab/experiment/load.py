@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,12 @@ from lab.base import yamlfile
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar, names_in
 from lab.base.validation import validate
+from lab.experiment.beside import Cases, offered, own_kernel
 from lab.experiment.machine import FACTS
-from lab.experiment.model import Experiment, KernelEntry
-from lab.experiment.plain import PTX, check_quotes, plain_kernel
+from lab.experiment.model import Experiment, KernelEntry, compiler_of
+from lab.experiment.plain import check_quotes, plain_kernel
 from lab.experiment.problems import ProblemCase, problems, values_of
+from lab.experiment.reading import PlainReading, check_emulated
 from lab.experiment.schema import ExperimentFile, KernelModel, MeasuringFile, PlainFile, SearchModel
 from lab.experiment.triton import TRITON, is_triton, triton_kernel
 from lab.measured.baselines import BASELINES
@@ -45,25 +49,48 @@ def from_text(text: str, file: Path, *, run_operator: bool = True) -> Experiment
         raise UserError("this is a tuning file", at=Location(file), key="groups", suggestion=f"lab tune {file}")
     if isinstance(document.data, dict) and "source" in document.data:
         return _of_plain_kernel(text, file, document)
+    for i, one in enumerate(_listed(document)):
+        if isinstance(one, dict) and "source" in one:
+            with _below("kernels", i):
+                check_quotes(document.below("kernels", i))
     raw = validate(ExperimentFile, document)
     with opened(raw.operator, file.parent, at=document.at("operator"), trusted=run_operator) as computed:
         wanted, problem_axes = problems(computed, raw, document)
+        cases = offered(computed, wanted) if any(one.source for one in raw.kernels) else ()
     return Experiment(
         question=raw.question.strip(),
         operator=computed,
         operator_reference=_absolute(raw.operator, file),
         problems=wanted,
         problem_axes=problem_axes,
-        kernels=_kernels(raw, wanted, document),
+        kernels=_kernels(raw, wanted, cases, document),
         **_common(raw, text, file, document),
     )
+
+
+def _listed(document: yamlfile.Document) -> list[object]:
+    """The entries of `kernels` before they are judged; none where there is no list."""
+    given = document.data.get("kernels") if isinstance(document.data, dict) else None
+    return given if isinstance(given, list) else []
+
+
+@contextmanager
+def _below(*place: str | int) -> Iterator[None]:
+    """Give mistakes in a part of the file, which has keys of its own, those of the file."""
+    try:
+        yield
+    except UserError as error:
+        raise error.below(yamlfile.dotted(place)) from error
 
 
 def _of_plain_kernel(text: str, file: Path, document: yamlfile.Document) -> Experiment:
     """The experiment of a kernel without a template: see `lab.experiment.plain`."""
     check_quotes(document)
     raw = validate(PlainFile, document)
-    given = triton_kernel(raw, document) if is_triton(raw.source) else plain_kernel(raw, document)
+    reading = PlainReading(raw, document)
+    check_emulated(reading)
+    given = triton_kernel(reading) if is_triton(raw.source) else plain_kernel(reading)
+    _check_toolchains(raw, given.entry.toolchain, document)
     reference = given.declaration.reference
     computed = operator(reference)
     wanted, problem_axes = problems(computed, raw, document)
@@ -78,28 +105,17 @@ def _of_plain_kernel(text: str, file: Path, document: yamlfile.Document) -> Expe
         kernels=(given.entry,),
         baseline={name: value for name, value in given.baseline.items() if value in given.entry.axes[name]},
         baseline_rules={name: str(rule) for name, rule in given.baseline.items() if rule not in given.entry.axes[name]},
-        **_common(raw, text, file, document) | _compilers(raw, document),
+        **_common(raw, text, file, document),
     )
 
 
-def _compilers(raw: PlainFile, document: yamlfile.Document) -> dict[str, Any]:
-    """PTX and Triton functions have a toolchain each."""
-    if raw.source.endswith(PTX):
-        only, message = "ptx", "PTX is assembled, not compiled"
-    elif is_triton(raw.source):
-        only, message = TRITON, "a Triton function is compiled by Triton"
-    else:
-        return {}
-    others = [name for name in raw.toolchains if name.split("==")[0].strip() not in ("auto", only)]
+def _check_toolchains(raw: PlainFile, only: str, document: yamlfile.Document) -> None:
+    """Refuse other compilers for PTX and Triton functions, which have a toolchain each."""
+    others = [name for name in raw.toolchains if only and compiler_of(name) not in ("auto", only)]
     if others:
-        raise UserError(
-            message,
-            at=document.at("toolchains"),
-            key="toolchains",
-            found=others,
-            accepted=f"{only}, or no toolchains at all",
-        )
-    return {"toolchains": tuple(dict.fromkeys(only if name.strip() == "auto" else name for name in raw.toolchains))}
+        message = "a Triton function is compiled by Triton" if only == TRITON else "PTX is assembled, not compiled"
+        accepted = f"{only}, or no toolchains at all"
+        raise UserError(message, at=document.at("toolchains"), key="toolchains", found=others, accepted=accepted)
 
 
 def _common(raw: MeasuringFile, text: str, file: Path, document: yamlfile.Document) -> dict[str, Any]:
@@ -116,7 +132,7 @@ def _common(raw: MeasuringFile, text: str, file: Path, document: yamlfile.Docume
             )
     sets = option_sets(raw)
     for name in raw.toolchains:  # what `auto` means is known where the machine's compilers are looked for
-        compiler = name.split("==")[0].strip()
+        compiler = compiler_of(name)
         for options in sets:
             check_options(options, "" if compiler == "auto" else compiler, document)
     return {
@@ -227,9 +243,12 @@ def _absolute(reference: str, file: Path) -> str:
 
 
 def _kernels(
-    raw: ExperimentFile, wanted: tuple[ProblemCase, ...], document: yamlfile.Document
+    raw: ExperimentFile, wanted: tuple[ProblemCase, ...], cases: Cases, document: yamlfile.Document
 ) -> tuple[KernelEntry, ...]:
-    entries = tuple(_kernel(i, raw, wanted, document) for i in range(len(raw.kernels)))
+    entries = tuple(
+        _own_kernel(i, one, cases, document) if _names_source(i, one, document) else _kernel(i, raw, wanted, document)
+        for i, one in enumerate(raw.kernels)
+    )
     seen: dict[str, int] = {}
     for i, entry in enumerate(entries):
         if entry.name in seen:
@@ -244,8 +263,43 @@ def _kernels(
     return entries
 
 
+def _names_source(i: int, entry: KernelModel, document: yamlfile.Document) -> bool:
+    """Return whether an entry names a source, not a template.
+
+    Raises:
+        UserError: It names both or none, or says of a template what only sources need.
+    """
+    place = ("kernels", i)
+    if (entry.template is None) == (entry.source is None):
+        key = "source" if entry.source is not None else "template"
+        raise UserError(
+            "a kernel has either a template or a source",
+            at=document.at(*place, key),
+            key=yamlfile.dotted((*place, key)),
+            found=entry.source,
+            accepted="one of the keys template and source",
+        )
+    for key in sorted(entry.model_fields_set) if entry.template is not None else ():
+        if key not in ("template", "name", "parameters", "constraints"):
+            raise UserError(
+                f"a key of a source; a template itself says its {key}",
+                at=document.at(*place, key),
+                key=yamlfile.dotted((*place, key)),
+                accepted="template, name, parameters, constraints",
+            )
+    return entry.source is not None
+
+
+def _own_kernel(i: int, entry: KernelModel, cases: Cases, document: yamlfile.Document) -> KernelEntry:
+    """A kernel without a template: see `lab.experiment.beside`."""
+    with _below("kernels", i):
+        made = own_kernel(entry, document.below("kernels", i), cases)
+    return replace(made, name=entry.name or made.name)
+
+
 def _kernel(i: int, raw: ExperimentFile, wanted: tuple[ProblemCase, ...], document: yamlfile.Document) -> KernelEntry:
     entry, place = raw.kernels[i], ("kernels", i)
+    assert entry.template is not None  # noqa: S101 - the caller has looked
     template = front_matter.load(
         entry.template,
         front_matter.search_path(Path(document.file).parent),
@@ -315,7 +369,7 @@ def _constraints(
     document: yamlfile.Document,
     place: tuple[str, int],
 ) -> tuple[tuple[str, Location], ...]:
-    known = list(dict.fromkeys([*template.declares.parameters, *wanted[0].values, *FACTS]))
+    known = list(dict.fromkeys([*template.declares.parameters, *wanted[0].values, *wanted[0].values.absent, *FACTS]))
     for i, expression in enumerate(entry.constraints):
         at, key = document.at(*place, "constraints", i), yamlfile.dotted((*place, "constraints", i))
         for name in sorted(names_in(expression, at=at, key=key)):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from lab.base import yamlfile
 from lab.base.errors import Location, UserError
@@ -13,6 +14,14 @@ from lab.experiment.problems import ProblemCase
 from lab.experiment.schema import ProfileModel, SearchModel
 from lab.operators.foreign import Described
 from lab.templates import front_matter
+
+OWN_TOOLCHAINS: Final = ("ptx", "triton")
+"""Those that compile sources of one kind alone."""
+
+
+def compiler_of(toolchain: str) -> str:
+    """Return a toolchain's name without the version that may follow it: `nvrtc` of `nvrtc==13.5`."""
+    return toolchain.split("==", maxsplit=1)[0].strip()
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,7 @@ class KernelEntry:
         constraints: Expressions with the line where each stands.
         facts: Further names that constraints may use, with their values: those of `lab.experiment.machine`, once the
             architecture is known.
+        toolchain: The only one that compiles it, `triton` or `ptx`; empty where the experiment's do.
     """
 
     name: str
@@ -34,11 +44,18 @@ class KernelEntry:
     axes: Mapping[str, tuple[Scalar, ...]]
     constraints: tuple[tuple[str, Location], ...]
     facts: Mapping[str, Scalar] = field(default_factory=dict)
+    toolchain: str = ""
 
     @property
     def swept(self) -> tuple[str, ...]:
         """Parameters with more than one value."""
         return tuple(name for name, values in self.axes.items() if len(values) > 1)
+
+    def compilers(self, named: Sequence[str]) -> tuple[str, ...]:
+        """Return those of the named toolchains that compile it; its own one, whatever is named."""
+        if not self.toolchain:
+            return tuple(name for name in named if compiler_of(name) not in OWN_TOOLCHAINS)
+        return tuple(name for name in named if compiler_of(name) == self.toolchain) or (self.toolchain,)
 
 
 @dataclass(frozen=True)

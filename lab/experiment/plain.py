@@ -1,8 +1,7 @@
-"""From the file of a kernel that its user already has to a checked `Experiment`.
+"""From a kernel that its user already has to a checked entry of an `Experiment`.
 
-The file names a source and says how it is launched; there is no template with a front matter and no operator. Both are
-made here: the template's declaration from the keys of the file, and the operator from its arguments and references. All
-else is as for any experiment.
+A file names a source and says how it is launched; there is no template with a front matter. Its declaration is made
+here, from the keys of the file; what the kernel takes is read elsewhere. All else is as for any experiment.
 """
 
 from __future__ import annotations
@@ -20,10 +19,11 @@ from lab.base.structures import structure_of
 from lab.base.yamlfile import Document, Key, dotted
 from lab.experiment.model import KernelEntry
 from lab.experiment.reading import Reading, axes_of, baseline_of, check_constraints, check_names, listed, type_of
-from lab.experiment.schema import PlainFile, PlainLaunch
+from lab.experiment.schema import KernelModel, PlainFile, PlainLaunch
 from lab.isa.cuda.kernels import SourceKernel, base_name, read_kernels
 from lab.isa.cuda.names import expected_macros, used_names
 from lab.isa.ptx.module import read_ptx
+from lab.isa.ptx.signature import entry_parameters
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.specification import Argument
 from lab.templates.front_matter import FrontMatter, LaunchDeclaration, Parameter
@@ -39,7 +39,7 @@ _SUFFIXES = (".cu", ".cuh", PTX)
 
 @dataclass(frozen=True)
 class PlainKernel:
-    """What a plain kernel's file says besides what every experiment file says.
+    """What is said of a plain kernel.
 
     Attributes:
         entry: The kernel with its template and its space.
@@ -52,31 +52,31 @@ class PlainKernel:
     baseline: Mapping[str, Scalar]
 
 
-def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
-    """Check everything in a plain kernel's file that does not depend on its problems.
+def plain_kernel(reading: Reading) -> PlainKernel:
+    """Check everything that is said of a plain kernel and does not depend on problems.
 
     Raises:
         UserError: Every mistake that was found, together.
     """
-    reading = Reading(raw, document)
+    raw, source, is_ptx = reading.raw, reading.source, reading.source.endswith(PTX)
     axes = axes_of(reading)
     known = {*raw.parameters, *reading.fields}  # a parameter whose values are wrong is known by name
     text = None
-    if raw.source.endswith(_SUFFIXES):
-        text = reading.text(raw.source)
+    if source.endswith(_SUFFIXES):
+        text = reading.text(source)
     else:
         accepted = f"a file ending in {', '.join(_SUFFIXES)}, or softmax.py:kernel for a Triton function"
-        reading.refuse("not a source", ("source",), found=raw.source, accepted=accepted)
+        reading.refuse("not a source", ("source",), found=source, accepted=accepted)
     if raw.configs is not None:
         reading.refuse("the configs are those of a Triton function", ("configs",), accepted="parameters")
-    found = read_kernels(text) if text is not None and not raw.source.endswith(PTX) else ()
-    name = base_name(raw.kernel) if raw.kernel else found[0].name if len(found) == 1 else Path(raw.source).stem
-    declaration = reading.declared(name, axes)
+    found = read_kernels(text) if text is not None and not is_ptx else ()
+    name = base_name(raw.kernel) if raw.kernel else found[0].name if len(found) == 1 else Path(source).stem
     entries = _entries(reading, text, found, axes) if text is not None else {}
-    if raw.source.endswith(PTX) and axes:
+    declaration = reading.declared(name, axes, _own_types(reading, text or "", found, entries))
+    if is_ptx and axes:
         reading.refuse("PTX takes no parameters", ("parameters",), found=list(axes), accepted="a .cu source for these")
     _check_sizes(reading, known)
-    if text is not None and not raw.source.endswith(PTX):
+    if text is not None and not is_ptx:
         _check_used(reading, text, axes)
     check_constraints(reading, known)
     if declaration is not None:
@@ -85,16 +85,40 @@ def plain_kernel(raw: PlainFile, document: Document) -> PlainKernel:
     if reading.mistakes or declaration is None:
         raise together(reading.mistakes)
     template = PlainTemplate(
-        Path(raw.source).name,
-        reading.folder / raw.source,
-        _declares(raw, declaration.passed, axes, entries),
-        document,
+        Path(source).name,
+        reading.folder / source,
+        _declares(reading, declaration.passed, axes, entries),
+        reading.document,
         (reading.folder.resolve(),),
         text or "",
         frozenset(_mentioned(entries)),
         tuple((one.name, one.dtype) for one in declaration.arguments if one.name in declaration.constants),
+        bound=reading.bound,
+        named=reading.named,
     )
-    return PlainKernel(KernelEntry(name, template, axes, reading.constraints), declaration, baseline)
+    entry = KernelEntry(name, template, axes, reading.constraints, toolchain=PTX.strip(".") if is_ptx else "")
+    return PlainKernel(entry, declaration, baseline)
+
+
+def _own_types(
+    reading: Reading, text: str, kernels: Sequence[SourceKernel], entries: Mapping[Key, str]
+) -> dict[str, str | None]:
+    """Return the types of what the launched kernels take by value, by the names of their parameters.
+
+    PTX has no such names: there a kernel's parameters have those of the arguments, in their order.
+    """
+    if reading.source.endswith(PTX):
+        wanted, names = set(entries.values()), list(reading.raw.arguments or {})
+        module = read_ptx(text, reading.source) if wanted else None
+        launched = [kernel for kernel in module.kernels if kernel.name in wanted] if module else []
+        return {
+            name: one.scalar_type
+            for kernel in launched[:1] if reading.raw.launches is None
+            for name, one in zip(names, entry_parameters(kernel), strict=False)
+        }  # fmt: skip
+    wanted = {base_name(entry) for entry in entries.values()}
+    taken = [kernel for kernel in kernels if {kernel.name, kernel.qualified_name} & wanted]
+    return {one.name: one.dtype if not one.is_pointer else None for kernel in taken for one in kernel.parameters}
 
 
 def check_quotes(document: Document) -> None:
@@ -126,7 +150,7 @@ def _texts(data: object, path: Key) -> Iterator[tuple[Key, str]]:
             yield from _texts(value, (*path, key))
 
 
-def _launches(raw: PlainFile) -> list[tuple[Key, PlainLaunch]]:
+def _launches(raw: PlainFile | KernelModel) -> list[tuple[Key, PlainLaunch]]:
     """The launches of the short form and of the list, with the place where each stands."""
     if raw.launches is not None:
         return [(("launches", i), one) for i, one in enumerate(raw.launches)]
@@ -136,7 +160,7 @@ def _launches(raw: PlainFile) -> list[tuple[Key, PlainLaunch]]:
         kernel=raw.kernel or "?",
         grid=raw.grid,
         block=raw.block,
-        arguments=list(raw.arguments),
+        arguments=list(raw.arguments or {}),
         shared_bytes=raw.shared_bytes,
         carveout=raw.carveout,
     )
@@ -166,8 +190,8 @@ def _check_sizes(reading: Reading, known: set[str]) -> None:
         for inner in BRACES.findall(launch.kernel):
             check_names(reading, inner, (*path, "kernel"), known, "the kernel")
         for i, name in enumerate(launch.arguments if path else ()):
-            if name not in raw.arguments:
-                known_names = list(raw.arguments)
+            if name not in (raw.arguments or {}):
+                known_names = list(raw.arguments or {})
                 suggestion = did_you_mean(name, known_names)
                 place = (*path, "arguments", i)
                 reading.refuse("no such argument", place, found=name, accepted=known_names, suggestion=suggestion)
@@ -206,7 +230,7 @@ def _check_used(reading: Reading, text: str, axes: Mapping[str, tuple[Scalar, ..
             reading.refuse(
                 "nothing mentions this parameter, so that its variants are the same",
                 ("parameters", name),
-                accepted=f"a name that {reading.raw.source} or a key of this file mentions",
+                accepted=f"a name that {reading.source} or a key beside it mentions",
                 suggestion=did_you_mean(name, known or used),
             )
 
@@ -221,7 +245,7 @@ def _entries(
         wanted = [((*path, "kernel"), launch.kernel) for path, launch in _launches(raw)]
     for path, name in wanted:
         with reading.noting():
-            if raw.source.endswith(PTX):
+            if reading.source.endswith(PTX):
                 found[path] = _entry_of_ptx(reading, text, name, path)
                 continue
             at, key = reading.document.at(*path), dotted(path)
@@ -233,7 +257,7 @@ def _entries(
 
 def _entry_of_ptx(reading: Reading, text: str, wanted: str | None, path: Key) -> str:
     try:
-        names = [kernel.name for kernel in read_ptx(text, reading.raw.source).kernels]
+        names = [kernel.name for kernel in read_ptx(text, reading.source).kernels]
     except ReaderError as error:
         raise UserError(f"the source is not PTX: {error}", at=reading.document.at("source"), key="source") from error
     if wanted is None and len(names) == 1:
@@ -247,18 +271,18 @@ def _entry_of_ptx(reading: Reading, text: str, wanted: str | None, path: Key) ->
 
 
 def _declares(
-    raw: PlainFile,
+    reading: Reading,
     arguments: tuple[Argument, ...],
     axes: Mapping[str, tuple[Scalar, ...]],
     entries: Mapping[Key, str],
 ) -> FrontMatter:
     """The declaration that a template with this source would have."""
-    types = _types_of(arguments)
+    raw, types = reading.raw, _types_of(arguments)
     parameters = {
-        name: Parameter(type=type_of(values), default=values[0], help=f"a macro of {raw.source}")
+        name: Parameter(type=type_of(values), default=values[0], help=f"a macro of {reading.source}")
         for name, values in axes.items()
     }
-    summary = raw.question or f"The kernels of {raw.source}."
+    summary, workspace = reading.summary, reading.workspace
     if raw.launches is not None:
         steps = [
             LaunchDeclaration(
@@ -272,7 +296,9 @@ def _declares(
             )
             for i, one in enumerate(raw.launches)
         ]
-        return FrontMatter(summary=summary, operator="declared", launches=steps, parameters=parameters)
+        return FrontMatter(
+            summary=summary, operator="declared", launches=steps, parameters=parameters, workspace=workspace
+        )
     return FrontMatter(
         summary=summary,
         operator="declared",
@@ -283,6 +309,7 @@ def _declares(
         shared_bytes=raw.shared_bytes,
         carveout=raw.carveout,
         parameters=parameters,
+        workspace=workspace,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,8 +17,10 @@ from lab.base.files import read_regular, within
 from lab.base.yamlfile import Document, Key, dotted
 from lab.experiment.machine import FACTS
 from lab.experiment.problems import values_of
-from lab.experiment.schema import PlainFile, Sizes
+from lab.experiment.schema import KernelModel, PlainFile, Sizes
 from lab.operators.declared.declaration import Declaration, declare
+from lab.templates.front_matter import WorkspaceDeclaration
+from lab.templates.plain.bound import BoundArgument
 
 MOST_SOURCE_BYTES = 4 << 20
 """Size of the largest source that is read."""
@@ -26,18 +29,66 @@ _TYPES: Mapping[type, str] = {bool: "bool", int: "int", float: "float", str: "st
 
 
 @dataclass
-class Reading:
-    """One file under examination.
+class Reading(ABC):
+    """A source and what is said of it, under examination.
 
     Attributes:
-        raw: The file, of the right shape.
+        raw: What is said, of the right shape.
         document: The same with the lines of its parts.
         mistakes: Those that were found so far.
     """
 
-    raw: PlainFile
+    raw: PlainFile | KernelModel
     document: Document
     mistakes: list[UserError] = field(default_factory=list)
+
+    @property
+    @abstractmethod
+    def fields(self) -> set[str]:
+        """Names of the fields of any problem."""
+
+    @abstractmethod
+    def declared(
+        self, name: str, axes: Mapping[str, tuple[Scalar, ...]], own: Mapping[str, str | None]
+    ) -> Declaration | None:
+        """Read what the kernel takes; None where that holds mistakes, which are kept.
+
+        Args:
+            name: The kernel's.
+            axes: Values of the parameters.
+            own: Types of the kernel's parameters by name, as far as its source says them.
+        """
+
+    @property
+    def bound(self) -> tuple[BoundArgument, ...]:
+        """What stands for the arguments that were declared, where an operator has it; none by default."""
+        return ()
+
+    @property
+    def workspace(self) -> dict[str, WorkspaceDeclaration]:
+        """Scratch buffers among the arguments that were declared; none by default."""
+        return {}
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Fields of the problem that are named for this kernel, where it has an operator; none by default."""
+        return frozenset()
+
+    @property
+    def baseline(self) -> Mapping[str, Scalar]:
+        """The setting of the parameters that others are compared with; none by default."""
+        return {}
+
+    @property
+    def summary(self) -> str:
+        """One sentence about the kernel."""
+        return f"The kernels of {self.source}."
+
+    @property
+    def source(self) -> str:
+        """The source's file, and the function's name in it where the file says it."""
+        assert self.raw.source is not None  # noqa: S101 - the caller has looked
+        return self.raw.source
 
     @contextmanager
     def noting(self) -> Iterator[None]:
@@ -56,13 +107,6 @@ class Reading:
         """Where the file lies."""
         return Path(self.document.file).parent
 
-    @property
-    def fields(self) -> set[str]:
-        """Fields of the problem or of any problem in a list."""
-        problem = self.raw.problem
-        entries = problem if isinstance(problem, list) else [problem]
-        return {str(name) for entry in entries if isinstance(entry, dict) for name in entry} - {"emulate"}
-
     def text(self, name: str) -> str | None:
         """Read the source, a file in the folder or below; None where it cannot be had."""
         with self.noting():
@@ -77,24 +121,6 @@ class Reading:
             except UnicodeDecodeError:
                 self.refuse("the source is not UTF-8 text", ("source",), found=name)
         return None
-
-    def declared(self, name: str, axes: Mapping[str, tuple[Scalar, ...]]) -> Declaration | None:
-        """Read what the file declares of the kernel `name`; None where it holds mistakes, which are kept."""
-        raw = self.raw
-        declaration, refused = declare(
-            name,
-            arguments=self.document.data["arguments"],
-            constants=self.document.data.get("constants"),
-            reference=raw.reference,
-            tolerance=raw.tolerance,
-            metrics=raw.metrics or None,
-            folder=self.folder,
-            problem=self.fields,
-            parameters=axes,
-            at=self.document.at,
-        )
-        self.mistakes += refused
-        return declaration
 
     @property
     def constraints(self) -> tuple[tuple[str, Location], ...]:
@@ -115,17 +141,65 @@ class Reading:
         return ()
 
 
-def axes_of(reading: Reading) -> dict[str, tuple[Scalar, ...]]:
-    """Return the values of every parameter.
+@dataclass
+class PlainReading(Reading):
+    """The file of a plain kernel, which declares its arguments and what they must hold."""
 
-    Raises:
-        UserError: The problem is no mapping.
-    """
-    problem, axes = reading.raw.problem, dict[str, tuple[Scalar, ...]]()
-    if not isinstance(problem, dict | list):  # without names for its values, nothing else can be judged
-        accepted = f"names and values: {{n: {problem}}}"
-        at = reading.document.at("problem")
-        raise UserError("not a mapping", at=at, key="problem", found=problem, accepted=accepted)
+    raw: PlainFile
+
+    @property
+    def fields(self) -> set[str]:
+        """Fields of the problem or of any problem in a list.
+
+        Raises:
+            UserError: The problem is no mapping.
+        """
+        problem = self.raw.problem
+        if not isinstance(problem, dict | list):  # without names for its values, nothing else can be judged
+            accepted = f"names and values: {{n: {problem}}}"
+            at = self.document.at("problem")
+            raise UserError("not a mapping", at=at, key="problem", found=problem, accepted=accepted)
+        entries = problem if isinstance(problem, list) else [problem]
+        return {str(name) for entry in entries if isinstance(entry, dict) for name in entry} - {"emulate"}
+
+    @property
+    def summary(self) -> str:
+        """The question, if there is one."""
+        return self.raw.question or super().summary
+
+    def declared(
+        self,
+        name: str,
+        axes: Mapping[str, tuple[Scalar, ...]],
+        own: Mapping[str, str | None],
+    ) -> Declaration | None:
+        """Read what the file declares; the build compares that with the kernel."""
+        del own
+        raw = self.raw
+        declaration, refused = declare(
+            name,
+            arguments=self.document.data["arguments"],
+            constants=self.document.data.get("constants"),
+            reference=raw.reference,
+            tolerance=raw.tolerance,
+            metrics=raw.metrics or None,
+            folder=self.folder,
+            problem=self.fields,
+            parameters=axes,
+            at=self.document.at,
+        )
+        self.mistakes += refused
+        return declaration
+
+    @property
+    def baseline(self) -> Mapping[str, Scalar]:
+        """What the file says."""
+        return self.raw.baseline or {}
+
+
+def axes_of(reading: Reading) -> dict[str, tuple[Scalar, ...]]:
+    """Return the values of every parameter."""
+    axes = dict[str, tuple[Scalar, ...]]()
     for name, given in reading.raw.parameters.items():
         path: Key = ("parameters", name)
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
@@ -138,9 +212,13 @@ def axes_of(reading: Reading) -> dict[str, tuple[Scalar, ...]]:
 
 
 def check_constraints(reading: Reading, known: set[str]) -> None:
-    """Check that constraints name what is known, and that the emulated size has the problem's fields."""
+    """Check that constraints name what is known."""
     for i, constraint in enumerate(reading.raw.constraints):
         check_names(reading, constraint, ("constraints", i), {*known, *FACTS}, "a constraint")
+
+
+def check_emulated(reading: PlainReading) -> None:
+    """Check that the emulated size has the problem's fields."""
     for name in reading.raw.emulate if isinstance(reading.raw.emulate, dict) else {}:
         fields = reading.fields
         if name not in fields:
@@ -175,7 +253,7 @@ def baseline_of(reading: Reading, axes: Mapping[str, tuple[Scalar, ...]]) -> dic
     The text of a rule, which names facts of an SM, stands for the value that it has on the architecture.
     """
     chosen: dict[str, Scalar] = {}
-    for name, value in (reading.raw.baseline or {}).items():
+    for name, value in reading.baseline.items():
         if name not in axes:
             suggestion = did_you_mean(name, axes)
             path: Key = ("baseline", name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, WithJsonSchema
+from pydantic import ConfigDict, Field, StringConstraints, WithJsonSchema
 
 from lab.base.validation import Strict
 
@@ -41,22 +41,85 @@ Problems = Annotated[Any, WithJsonSchema(_PROBLEMS_SCHEMA)]  # judged by the ope
 Sizes = str | int | Annotated[list[str | int], Field(min_length=1, max_length=3)]
 Arch = Annotated[str, StringConstraints(pattern=r"^(auto|native|sm_[0-9]{2,3}[af]?)$")]
 Text = Annotated[str, StringConstraints(min_length=1)]
+Passed = str | bool | int | float  # what stands for a parameter of a kernel; a number or true stands for itself
 MOST_NAME_LENGTH = 100
 Name = Annotated[str, StringConstraints(min_length=1, max_length=MOST_NAME_LENGTH)]
 
 
-class KernelModel(Strict):
-    """One kernel: a template with its parameters. A scalar is fixed, a list is swept."""
+class PlainLaunch(Strict):
+    """One of several launches of a plain kernel file."""
 
-    template: Text = Field(description="Path of a template, below kernel_src/ or beside this file: gemm/tiled.cu.j2")
-    name: Name | None = Field(None, description="Name in the report, a ladder's rung; the template's stem by default")
+    kernel: Text = Field(description="The kernel: add, or an instantiation of a template: add<float, {block_size_x}>")
+    grid: Sizes = Field(description="Blocks in x, y and z: an expression, or a list of up to three")
+    block: Sizes = Field(description="Threads of a block in x, y and z, likewise")
+    arguments: list[str] = Field(description="Names of the file's arguments, in this kernel's order")
+    shared_bytes: str | int = Field(0, description="Dynamic shared memory of a block, in bytes")
+    carveout: str | int = Field("default", description="As of a single launch")
+    when: str | None = Field(default=None, description="The launch takes place where this expression is true")
+
+
+class SourceModel(Strict):
+    """How a kernel that its user already has is launched."""
+
+    kernel: Text | None = Field(
+        None,
+        description="The kernel of the file, where it has several; add<float, {block_size_x}> instantiates a template",
+    )
     parameters: dict[str, Swept] = Field(
         default_factory=dict,
-        description="Parameter to its value, to a list of values to sweep, or to {range: [start, stop, step]}",
+        description="Macros of the source, or constexprs of a Triton function: a value, a list of values to sweep, or "
+        "{range: [start, stop, step]}",
+    )
+    configs: dict[str, Swept] | list[dict[str, Swept]] | None = Field(
+        None,
+        description="Of a Triton function, num_warps, num_stages, num_ctas and its constexprs: {num_warps: [4, 8]} is "
+        "swept, and a list of mappings is for values that vary together",
     )
     constraints: list[str] = Field(
         default_factory=list,
         description="Expressions over parameters, problem and facts of an SM; points where one is false are left out",
+    )
+    grid: Sizes | None = Field(None, description="Blocks in x, y and z: an expression, or a list of up to three")
+    block: Sizes | None = Field(None, description="Threads of a block in x, y and z, likewise")
+    shared_bytes: str | int = Field(0, description="Dynamic shared memory of a block, in bytes: an expression")
+    carveout: str | int = Field(
+        "default",
+        description="Preferred shared memory of an SM, of which L1 has the rest: default (the driver decides), l1, "
+        "shared, or a percentage of the largest, 0 to 100: an expression, whose -1 is default",
+    )
+    launches: list[PlainLaunch] | None = Field(
+        None,
+        min_length=1,
+        description="Several launches in order, in place of kernel, grid, block, shared_bytes and carveout",
+    )
+
+
+class KernelModel(SourceModel):
+    """One kernel: a template, or a source of the user's own, with its parameters."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["template"]}, {"required": ["source"]}]})
+
+    template: Text | None = Field(
+        None, description="Path of a template, below kernel_src/ or beside this file: gemm/tiled.cu.j2"
+    )
+    source: Text | None = Field(
+        None,
+        description="In place of a template, a kernel of your own: matmul.cu, whose parameters are macros; kernel.ptx; "
+        "or matmul.py:kernel, a Triton function (this runs that file)",
+    )
+    name: Name | None = Field(
+        None, description="Name in the report, a ladder's rung; the template's stem or the kernel's name by default"
+    )
+    arguments: dict[str, Passed | dict[str, Passed]] | None = Field(
+        None,
+        description="Of a source, what stands for each of the kernel's parameters, in its order: an array or a scalar "
+        "of the operator, an expression over the problem and parameters, `TYPE = EXPRESSION`, or `TYPE[SHAPE]` "
+        "for a scratch buffer, which `zeros` may follow",
+    )
+    parameters: dict[str, Swept] = Field(
+        default_factory=dict,
+        description="Parameter to its value, to a list of values to sweep, or to {range: [start, stop, step]}; of a "
+        "source, a macro or a constexpr",
     )
 
 
@@ -227,19 +290,7 @@ class ExperimentFile(MeasuringFile):
     kernels: list[KernelModel] = Field(min_length=1, description="A ladder is a list of kernels; a sweep is one")
 
 
-class PlainLaunch(Strict):
-    """One of several launches of a plain kernel file."""
-
-    kernel: Text = Field(description="The kernel: add, or an instantiation of a template: add<float, {block_size_x}>")
-    grid: Sizes = Field(description="Blocks in x, y and z: an expression, or a list of up to three")
-    block: Sizes = Field(description="Threads of a block in x, y and z, likewise")
-    arguments: list[str] = Field(description="Names of the file's arguments, in this kernel's order")
-    shared_bytes: str | int = Field(0, description="Dynamic shared memory of a block, in bytes")
-    carveout: str | int = Field("default", description="As of a single launch")
-    when: str | None = Field(default=None, description="The launch takes place where this expression is true")
-
-
-class PlainFile(MeasuringFile):
+class PlainFile(MeasuringFile, SourceModel):
     """An experiment on a kernel that its user already has: a CUDA file, a PTX file or a Triton function."""
 
     source: Text = Field(
@@ -247,10 +298,6 @@ class PlainFile(MeasuringFile):
         "Triton function (this runs that file)"
     )
     question: Text | None = Field(None, description="What the experiment asks; the report opens with it")
-    kernel: Text | None = Field(
-        None,
-        description="The kernel of the file, where it has several; add<float, {block_size_x}> instantiates a template",
-    )
     problem: Problems = Field(
         default_factory=dict,
         description="Sizes and other values that arguments, grid and references mention: {n: 10_000_000}. A list "
@@ -265,33 +312,6 @@ class PlainFile(MeasuringFile):
         default_factory=dict,
         description="What variables in constant memory (`__constant__ float filter[9]`) hold, in the same forms: "
         "{filter: float32[9] normal}",
-    )
-    parameters: dict[str, Swept] = Field(
-        default_factory=dict,
-        description="Macros of the source, or constexprs of a Triton function: a value, a list of values to sweep, or "
-        "{range: [start, stop, step]}",
-    )
-    configs: dict[str, Swept] | list[dict[str, Swept]] | None = Field(
-        None,
-        description="Of a Triton function, num_warps, num_stages, num_ctas and its constexprs: {num_warps: [4, 8]} is "
-        "swept, and a list of mappings is for values that vary together",
-    )
-    constraints: list[str] = Field(
-        default_factory=list,
-        description="Expressions over parameters, problem and facts of an SM; points where one is false are left out",
-    )
-    grid: Sizes | None = Field(None, description="Blocks in x, y and z: an expression, or a list of up to three")
-    block: Sizes | None = Field(None, description="Threads of a block in x, y and z, likewise")
-    shared_bytes: str | int = Field(0, description="Dynamic shared memory of a block, in bytes: an expression")
-    carveout: str | int = Field(
-        "default",
-        description="Preferred shared memory of an SM, of which L1 has the rest: default (the driver decides), l1, "
-        "shared, or a percentage of the largest, 0 to 100: an expression, whose -1 is default",
-    )
-    launches: list[PlainLaunch] | None = Field(
-        None,
-        min_length=1,
-        description="Several launches in order, in place of kernel, grid, block, shared_bytes and carveout",
     )
     reference: dict[str, str] | str | None = Field(
         None,

@@ -13,8 +13,9 @@ from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, evaluate
 from lab.experiment.model import Experiment, KernelEntry
 from lab.experiment.problems import ProblemCase, show
+from lab.operators.declared.operator import Declared
+from lab.templates.front_matter import NO_VALUE
 from lab.templates.instance import Instance
-from lab.templates.plain.template import PlainTemplate
 
 DEFAULT_MAX_VARIANTS = 1000
 """Larger sweeps need `--max-variants`, so that one list too many does not cost a night."""
@@ -77,7 +78,8 @@ def expand(experiment: Experiment, *, max_variants: int | None = None) -> Expans
     """
     expansion = _sample(experiment) if experiment.search and experiment.search.sample else _everything(experiment)
     points = len(expansion.points)
-    variants = points * len(experiment.toolchains) * len(experiment.archs) * len(experiment.options)
+    built = sum(len(point.kernel.compilers(experiment.toolchains)) for point in expansion.points)
+    variants = built * len(experiment.archs) * len(experiment.options)
     limit = DEFAULT_MAX_VARIANTS if max_variants is None else max_variants
     if variants > limit:
         raise UserError(
@@ -220,7 +222,8 @@ def _excluded_by(kernel: KernelEntry, parameters: Mapping[str, Scalar], problem:
     refused = instance.unsupported()
     if refused:
         return f"{kernel.template.name} supports only {refused[0]} {', '.join(map(str, refused[1]))}"
-    names = {**kernel.facts, **problem.values, **instance.parameter_values}
+    absent = dict.fromkeys(problem.values.absent, NO_VALUE)
+    names = {**kernel.facts, **absent, **problem.values, **instance.parameter_values}
     for expression, at in kernel.constraints:
         if not evaluate(expression, names, at=at, key="constraints"):
             return expression
@@ -234,7 +237,7 @@ def _nothing_left(experiment: Experiment, i: int, kernel: KernelEntry, reasons: 
     return UserError(
         f"no combination of the parameters of kernel {kernel.name!r} is left",
         at=at,
-        key="constraints" if isinstance(kernel.template, PlainTemplate) else f"kernels[{i}]",
+        key="constraints" if isinstance(experiment.operator, Declared) else f"kernels[{i}]",
         found=f"{sum(reasons.values())} combinations, left out by: {blame}",
         accepted="at least one combination that every constraint and requirement allows",
     )

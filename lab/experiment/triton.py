@@ -1,4 +1,4 @@
-"""From the file of a Triton function that its user already has to a checked `Experiment`.
+"""From a Triton function that its user already has to a checked entry of an `Experiment`.
 
 The function's Python file is read, not run, so everything that can be known of its arguments is checked here.
 """
@@ -14,17 +14,17 @@ from typing import Final
 
 from lab.base.errors import did_you_mean, together
 from lab.base.expressions import Scalar
-from lab.base.yamlfile import Document, Key
+from lab.base.yamlfile import Key
 from lab.experiment.model import KernelEntry
 from lab.experiment.plain import PlainKernel
-from lab.experiment.problems import ProblemCase
 from lab.experiment.reading import Reading, axes_of, baseline_of, check_constraints, check_names, listed, type_of
-from lab.experiment.schema import PlainFile
 from lab.operators.declared.declaration import Declaration
-from lab.operators.declared.elements import ElementKind
 from lab.operators.declared.operator import Declared
+from lab.operators.foreign import Described
 from lab.templates.front_matter import FrontMatter, Parameter
+from lab.templates.instance import Instance
 from lab.templates.launches import RESIDENT_BLOCKS
+from lab.templates.plain.bound import Source
 from lab.templates.plain.triton import OPTIONS, TritonFunction, TritonTemplate, read_functions
 from lab.toolchain.triton.source import TYPES, triton_type
 
@@ -54,27 +54,26 @@ def is_triton(source: str) -> bool:
     return _SOURCE.fullmatch(source) is not None
 
 
-def triton_kernel(raw: PlainFile, document: Document) -> PlainKernel:
-    """Check everything in a Triton function's file that does not depend on its problems.
+def triton_kernel(reading: Reading) -> PlainKernel:
+    """Check everything that is said of a Triton function and does not depend on problems.
 
     Raises:
         UserError: Every mistake that was found, together.
     """
-    reading = Reading(raw, document)
-    match = _SOURCE.fullmatch(raw.source)
+    match = _SOURCE.fullmatch(reading.source)
     assert match is not None  # noqa: S101 - the caller has asked `is_triton`
     text = reading.text(match["file"])
     function = _function(reading, text, match["function"]) if text is not None else None
     axes, tied = _configs(reading, axes_of(reading), function)
-    declaration = reading.declared(function.name if function else Path(match["file"]).stem, axes)
+    declaration = reading.declared(function.name if function else Path(match["file"]).stem, axes, {})
     if function is not None and declaration is not None:
         _check_arguments(reading, function, declaration)
         _check_parameters(reading, function, axes)
     _check_launch(reading, axes)
-    if declaration is not None and declaration.type_parameters:
+    if declaration is not None and {*declaration.type_parameters} - reading.fields:
         accepted = f"one of {', '.join(TYPES)}"
         reading.refuse("a Triton function's types follow no parameter", ("arguments",), accepted=accepted)
-    if raw.constants:
+    if declaration is not None and declaration.constants:
         reading.refuse("a Triton function has no constant memory", ("constants",), accepted="arguments, or parameters")
     baseline = baseline_of(reading, axes)
     if reading.mistakes or declaration is None or function is None:
@@ -82,55 +81,60 @@ def triton_kernel(raw: PlainFile, document: Document) -> PlainKernel:
     template = TritonTemplate(
         Path(match["file"]).name,
         reading.folder / match["file"],
-        _declares(raw, declaration, axes),
-        document,
+        _declares(reading, declaration, axes),
+        reading.document,
         (reading.folder.resolve(),),
         text or "",
-        frozenset(),
-        (),
-        function.name,
-        _signature(declaration),
-        tuple(name for name in function.constexprs if name in axes),
-        tuple(name for name in function.constexprs if name not in axes),
+        bound=reading.bound,
+        named=reading.named,
+        function=function.name,
+        constants=tuple(name for name in function.constexprs if name in axes),
+        unset=tuple(name for name in function.constexprs if name not in axes),
     )
     constraints = [*reading.constraints]
-    constraints += [(tied, document.at("configs"))] if tied else []
-    return PlainKernel(KernelEntry(function.name, template, axes, tuple(constraints)), declaration, baseline)
+    constraints += [(tied, reading.document.at("configs"))] if tied else []
+    entry = KernelEntry(function.name, template, axes, tuple(constraints), toolchain=TRITON)
+    return PlainKernel(entry, declaration, baseline)
 
 
-def divisible(computed: Declared, cases: Sequence[ProblemCase], parameters: Mapping[str, Scalar]) -> tuple[str, ...]:
+def divisible(instances: Sequence[Instance], computed: Described) -> tuple[str, ...]:
     """Return the arguments that are multiples of `DIVISOR` in every launch of a variant's machine code.
 
     Arrays begin at such addresses. An integer must be one for every problem, as it is measured and as it is executed on
     the CPU.
 
     Args:
+        instances: The variant, for each problem that the machine code is launched for.
         computed: The operator.
-        cases: The problems that the machine code is launched for.
-        parameters: The variant's.
     """
-    problems = [computed.restored(one) for case in cases for one in (case.values, case.emulate) if one is not None]
-    scalars = [computed.scalars(computed.for_parameters(values, parameters)) for values in problems]
+    arguments = dict.fromkeys(one for instance in instances for one in instance.own_launches.steps[0].arguments)
+    values = [_values(instance, computed) for instance in instances]
     return tuple(
-        one.name
-        for one in computed.declaration.arguments
-        if one.is_array
-        or (one.element.kind is ElementKind.INTEGER and all(values[one.name] % DIVISOR == 0 for values in scalars))
+        name
+        for name, kind in arguments
+        if kind.endswith("*")
+        or ("int" in kind and all(name in known and int(known[name]) % DIVISOR == 0 for known in values))
     )
+
+
+def _values(instance: Instance, computed: Described) -> Mapping[str, Scalar]:
+    """The values of a function's scalars, by its own names; what the operator alone knows is left out."""
+    if isinstance(computed, Declared):
+        return computed.scalars(computed.restored(instance.problem))
+    assert isinstance(instance.template, TritonTemplate)  # noqa: S101 - the caller has looked
+    return {one.name: instance.value(one) for one in instance.template.bound if one.source is Source.EXPRESSION}
 
 
 def _function(reading: Reading, text: str, wanted: str | None) -> TritonFunction | None:
     """The function that the source names, or the only one of the file."""
     with reading.noting():
-        found = {
-            one.name: one for one in read_functions(text, str(reading.folder / reading.raw.source.partition(":")[0]))
-        }
+        found = {one.name: one for one in read_functions(text, str(reading.folder / reading.source.partition(":")[0]))}
         if wanted is None and len(found) == 1:
             return next(iter(found.values()))
         if wanted in found:
             return found[wanted]
         message = "the source has no such Triton function" if wanted else "name the Triton function"
-        accepted = [f"{reading.raw.source.partition(':')[0]}:{name}" for name in found]
+        accepted = [f"{reading.source.partition(':')[0]}:{name}" for name in found]
         reading.refuse(
             message,
             ("source",),
@@ -195,7 +199,7 @@ def _check_options(reading: Reading, axes: Axes, in_configs: Sequence[str]) -> N
 
 def _check_arguments(reading: Reading, function: TritonFunction, declaration: Declaration) -> None:
     """Compare the declared arguments with the function's, and their types with Triton's."""
-    names = tuple(one.name for one in declaration.arguments)
+    names = tuple(one.name for one in declaration.passed)
     if names != function.passed:
         reading.refuse(
             f"the arguments do not match the function {function.name}",
@@ -207,7 +211,7 @@ def _check_arguments(reading: Reading, function: TritonFunction, declaration: De
     for one in declaration.arguments:
         if one.structure:
             reading.refuse("a Triton function takes no structures", ("arguments", one.structure), accepted="text")
-        if triton_type(one.dtype, is_array=one.is_array) is None:
+        if not one.type_parameter and triton_type(one.dtype, is_array=one.is_array) is None:
             place: Key = ("arguments", one.name)
             reading.refuse("Triton has no such type", place, found=one.dtype, accepted=list(TYPES))
 
@@ -233,7 +237,8 @@ def _check_parameters(reading: Reading, function: TritonFunction, axes: Axes) ->
 def _check_launch(reading: Reading, axes: Axes) -> None:
     raw, known = reading.raw, {*axes, *reading.fields}
     for key, accepted in _FIXED.items():
-        if getattr(raw, key) != PlainFile.model_fields[key].get_default(call_default_factory=True):
+        fields = type(raw).model_fields
+        if key in fields and getattr(raw, key) != fields[key].get_default(call_default_factory=True):
             reading.refuse(
                 f"a Triton function has no use for {key}", (key,), found=getattr(raw, key), accepted=accepted
             )
@@ -246,26 +251,22 @@ def _check_launch(reading: Reading, axes: Axes) -> None:
     check_constraints(reading, known)
 
 
-def _signature(declaration: Declaration) -> tuple[tuple[str, str], ...]:
-    named = ((one.name, triton_type(one.dtype, is_array=one.is_array)) for one in declaration.arguments)
-    return tuple((name, kind) for name, kind in named if kind is not None)
-
-
-def _declares(raw: PlainFile, declaration: Declaration, axes: Axes) -> FrontMatter:
+def _declares(reading: Reading, declaration: Declaration, axes: Axes) -> FrontMatter:
     """The declaration that a template with this source would have. The build may correct the block: `BuiltLaunch`."""
     return FrontMatter(
-        summary=raw.question or f"The function {declaration.name} of {raw.source}.",
+        summary=reading.summary,
         operator="declared",
         entry=declaration.name,
-        grid=listed(raw.grid or 1),
+        grid=listed(reading.raw.grid or 1),
         block=["32 * num_warps"],
         arguments={one.name: f"{one.dtype}*" if one.is_array else one.dtype for one in declaration.arguments},
         parameters={
             name: Parameter(
                 type=type_of(values),
                 default=values[0],
-                help="an option of Triton" if name in OPTIONS else f"a constexpr of {raw.source}",
+                help="an option of Triton" if name in OPTIONS else f"a constexpr of {reading.source}",
             )
             for name, values in axes.items()
         },
+        workspace=reading.workspace,
     )

@@ -15,7 +15,7 @@ from lab.base.errors import UserError, did_you_mean
 from lab.base.texts import PackedText, TextPacker
 from lab.experiment import identity
 from lab.experiment.load import check_options
-from lab.experiment.model import Experiment
+from lab.experiment.model import OWN_TOOLCHAINS, Experiment, KernelEntry
 from lab.experiment.space import Point
 from lab.experiment.triton import divisible
 from lab.operators.declared.operator import Declared
@@ -90,36 +90,55 @@ _Source = _PackedSource | None
 """None where the request of the variant's compiler holds the text."""
 
 
+_Way = tuple[Toolchain, str, tuple[str, ...]]
+"""Toolchain, architecture and compiler options of a variant."""
+
+
 @dataclass(frozen=True)
 class _Planning:
     """What all variants of one plan share.
 
     Attributes:
         experiment: The experiment.
-        ways: Toolchain, architecture and options of every variant of a point.
+        toolchains: Toolchains, resolved.
+        archs: Architectures, `native` resolved.
     """
 
     experiment: Experiment
-    ways: tuple[tuple[Toolchain, str, tuple[str, ...]], ...]
+    toolchains: tuple[Toolchain, ...]
+    archs: tuple[str, ...]
 
-    def request(self, point: Point, instance: Instance, way: int, source: _Source) -> CompileRequest:
+    def ways(self, kernel: KernelEntry) -> tuple[_Way, ...]:
+        """Every variant of a kernel's points. Beside other kernels, options are those of CUDA's compilers."""
+        tools = [tool for tool in self.toolchains if _compiles(tool, kernel)]
+        is_alone = isinstance(self.experiment.operator, Declared)
+        options = ((),) if kernel.toolchain and not is_alone else self.experiment.options
+        return tuple(itertools.product(tools, self.archs, options))
+
+    def request(self, point: Point, instance: Instance, way: _Way, source: _Source) -> CompileRequest:
         """What to compile of a point."""
-        (_, arch, options), template = self.ways[way], point.kernel.template
+        (_, arch, options), template = way, point.kernel.template
         if isinstance(template, TritonTemplate):
-            return template.request(arch, point.parameters, _divisible(self.experiment, point))
+            arguments = instance.own_launches.steps[0].arguments
+            return template.request(arch, point.parameters, arguments, _divisible(self.experiment, point))
         assert source is not None  # noqa: S101 - only Triton's functions have none
         files = tuple((name, str(text)) for name, text in source.files)
         return CompileRequest(str(source.text), _file_name(template), arch, options, files, _cpp_names(instance))
 
     def label(self, point: Point, way: int) -> str:
         """What tells a variant from its siblings."""
-        tool, arch, options = self.ways[way]
-        tools, archs, sets = (len(dict.fromkeys(one)) for one in zip(*self.ways, strict=True))
+        ways = self.ways(point.kernel)
+        tool, arch, options = ways[way]
+        tools, archs, sets = (len(dict.fromkeys(one)) for one in zip(*ways, strict=True))
         label = [point.label] if point.label else []
         label += [title(tool)] if tools > 1 else []
         label += [arch] if archs > 1 else []
         label += [" ".join(options) or "no options"] if sets > 1 else []
         return " ".join(label)
+
+
+def _compiles(tool: Toolchain, kernel: KernelEntry) -> bool:
+    return tool.name == kernel.toolchain if kernel.toolchain else tool.name not in OWN_TOOLCHAINS
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +154,14 @@ class _Kept:
 
     def planned(self) -> Planned:
         """The variant."""
-        instance = self.point.instance
+        instance, way = self.point.instance, self.made.ways(self.point.kernel)[self.way]
         return Planned(
             variant=self.variant,
             position=self.position,
             point=self.point,
             label=self.made.label(self.point, self.way),
-            toolchain=self.made.ways[self.way][0],
-            request=self.made.request(self.point, instance, self.way, self.source),
+            toolchain=way[0],
+            request=self.made.request(self.point, instance, way, self.source),
             instance=instance,
             launches=instance.launches,
         )
@@ -207,9 +226,23 @@ def toolchains(experiment: Experiment) -> tuple[Toolchain, ...]:
         MissingToolError: A toolchain is not on this machine.
     """
     try:
-        return tuple(dict.fromkeys(toolchain(name) for name in experiment.toolchains))
+        return tuple(dict.fromkeys(toolchain(name) for name in _needed(experiment)))
     except UserError as error:
         raise error.placed(experiment.at("toolchains"), error.key) from None
+
+
+def _needed(experiment: Experiment) -> Iterator[str]:
+    """The toolchains that the experiment names, of which kernels may take others."""
+    for kernel in experiment.kernels:
+        compilers = kernel.compilers(experiment.toolchains)
+        if not compilers:
+            raise UserError(
+                f"no toolchain compiles the kernel {kernel.name}",
+                key="toolchains",
+                found=experiment.toolchains,
+                accepted="auto, nvrtc or nvcc, too",
+            )
+        yield from compilers
 
 
 def plan(
@@ -237,8 +270,9 @@ def plan(
             target an architecture or has no such option.
     """
     for tool in toolchains:
-        for one in experiment.options:
-            check_options(one, tool.name, experiment.at("options"))
+        if tool.name not in OWN_TOOLCHAINS or isinstance(experiment.operator, Declared):
+            for one in experiment.options:
+                check_options(one, tool.name, experiment.at("options"))
         for arch in archs:
             if not tool.supports(arch):
                 raise UserError(
@@ -252,7 +286,7 @@ def plan(
     _check_values(experiment, points)
     if not all(isinstance(point.kernel.template, PlainTemplate) for point in points):
         renderer().start()
-    made = _Planning(experiment, tuple(itertools.product(toolchains, archs, experiment.options)))
+    made = _Planning(experiment, tuple(toolchains), tuple(archs))
     kept: list[_Kept] = []
     packer, known = TextPacker(), dict[bytes, _Source]()
     for start in range(0, len(points), _SLICE):
@@ -289,16 +323,18 @@ def _planned(
         _ = instance.launches  # an illegal geometry ends the run here, not after the builds
     rendered = {
         device_only: _sources(points, instances, packer, known, device_only=device_only)
-        for device_only in {_takes_device_code_alone(tool) for tool, _, _ in made.ways}
+        for device_only in {_takes_device_code_alone(tool) for tool in made.toolchains}
     }
     places = itertools.count(first)
     for at, (point, instance) in enumerate(zip(points, instances, strict=True)):
-        for way, (tool, _, given) in enumerate(made.ways):
-            if options is not None and given != options[at]:
+        ways = made.ways(point.kernel)
+        for place, way in enumerate(ways):
+            tool, _, given = way
+            if options is not None and given != options[at] and len({one for _, _, one in ways}) > 1:
                 continue
             source = rendered[_takes_device_code_alone(tool)][at]
             request = made.request(point, instance, way, source)
-            yield _Kept(made, next(places), point, way, source, variant_id(point, request, tool))
+            yield _Kept(made, next(places), point, place, source, variant_id(point, request, tool))
 
 
 def _check_values(experiment: Experiment, points: Sequence[Point]) -> None:
@@ -328,8 +364,14 @@ def _divisible(experiment: Experiment, point: Point) -> tuple[str, ...]:
     A variant that stands in for a reference is launched for all problems.
     """
     computed = experiment.operator
-    assert isinstance(computed, Declared)  # noqa: S101 - plain sources have no other operator
-    return divisible(computed, [point.problem] if computed.has_reference else experiment.problems, point.parameters)
+    cases = [point.problem] if computed.has_reference else experiment.problems
+    problems = [
+        computed.for_parameters(one, point.parameters)
+        for case in cases
+        for one in (case.values, case.emulate)
+        if one is not None
+    ]
+    return divisible([Instance(point.kernel.template, point.parameters, one) for one in problems], computed)
 
 
 def _cpp_names(instance: Instance) -> tuple[str, ...]:

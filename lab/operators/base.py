@@ -133,6 +133,21 @@ P = TypeVar("P", bound=Problem)
 
 
 @dataclass(frozen=True, slots=True)
+class Offered:
+    """What kernels may take as arguments, without the data: `Inputs` has that.
+
+    Attributes:
+        scalars: Name to number.
+        arrays: Name to element type.
+        outputs: Names of the arrays that kernels write.
+    """
+
+    scalars: Mapping[str, Scalar]
+    arrays: Mapping[str, str]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Inputs:
     """Everything a launch needs.
 
@@ -205,6 +220,17 @@ class Operator(ABC, Generic[P]):
     @abstractmethod
     def inputs(self, problem: P, seed: int) -> Inputs:
         """Make random normal inputs. Padding, and outputs that are only written, are filled with NaN."""
+
+    def offered(self, problem: P) -> Offered:
+        """Return what kernels may take. It follows from the inputs, so that a small problem is quick.
+
+        An array that holds the bits of a type which NumPy lacks has the type of that kind which the problem names.
+        """
+        made = self.inputs(problem, 0)
+        named = {STORED_AS[word]: word for word in map(str, problem.values()) if word in STORED_AS}
+        types = {name: array.dtype.name for name, array in made.arrays.items()}
+        arrays = {name: named.get(kind, kind) for name, kind in types.items()}
+        return Offered(dict(made.scalars), arrays, tuple(made.outputs))
 
     @abstractmethod
     def reference(self, problem: P, inputs: Inputs) -> Mapping[str, Expected]:

@@ -24,7 +24,7 @@ from lab.base.executor import ProcessExecutor, WorkerLostError
 from lab.base.expressions import Scalar
 from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import Merit
-from lab.operators.base import Problem
+from lab.operators.base import Offered, Problem
 from lab.operators.builtin import is_file, operator
 from lab.operators.checked import OperatorFault
 
@@ -52,6 +52,9 @@ class Described(Protocol):
 
     def problem(self, values: Mapping[str, object]) -> Any:  # noqa: ANN401 - a Problem of its own type
         """Check the fields of a problem; see `Operator.problem`."""
+
+    def offered(self, problem: Any) -> Offered:  # noqa: ANN401
+        """Return what kernels may take; see `Operator.offered`."""
 
     def for_parameters(self, problem: Any, parameters: Mapping[str, Scalar]) -> Any:  # noqa: ANN401
         """Add what is needed of a variant's parameters; see `Operator.for_parameters`."""
@@ -120,11 +123,13 @@ class ForeignOperator:
         name: See `Operator`.
         merit: See `Operator`.
         ask: Asks the worker for the problem with some fields.
+        ask_offered: Asks the worker what kernels of a problem may take.
     """
 
     name: str
     merit: Merit
     ask: Callable[[Mapping[str, object]], PlainProblem]
+    ask_offered: Callable[[Mapping[str, Scalar]], Offered]
     has_reference: bool = True
 
     def problem(self, values: Mapping[str, object]) -> PlainProblem:
@@ -135,6 +140,14 @@ class ForeignOperator:
             OperatorFault: The user's code raised, returned what it must not, or took too long.
         """
         return self.ask(values)
+
+    def offered(self, problem: PlainProblem) -> Offered:
+        """Return what kernels may take; the worker makes the problem's inputs for it.
+
+        Raises:
+            OperatorFault: The user's code raised, returned what it must not, or took too long.
+        """
+        return self.ask_offered(dict(problem))
 
     def for_parameters(self, problem: PlainProblem, parameters: Mapping[str, Scalar]) -> PlainProblem:  # noqa: ARG002
         """Return the problem; a variant's parameters are nothing to an operator of the user's own."""
@@ -209,8 +222,12 @@ def opened(
             fields, counts = ask(_stated, "to check a problem and count its operations", dict(values))
             return PlainProblem.made(fields, counts)
 
+        def offered(problem: Mapping[str, Scalar]) -> Offered:
+            found: Offered = ask(_offered, "to make the inputs of a problem", problem)
+            return found
+
         name, merit = ask(_described, "to import")
-        yield ForeignOperator(name, merit, problem)
+        yield ForeignOperator(name, merit, problem, offered)
 
 
 def _seconds() -> float:
@@ -239,3 +256,9 @@ def _stated(
     problem = found.problem(values)
     counts = ProblemCounts(found.flops(problem), found.bytes_moved(problem), str(found.fma_dtype(problem)))
     return dict(problem), counts
+
+
+def _offered(reference: str, base: Path, at: Location | None, problem: Mapping[str, Scalar]) -> Offered:
+    """Make the inputs of a problem in the worker; what kernels may take of them."""
+    found = operator(reference, base, at=at)
+    return found.offered(found.restored(problem))

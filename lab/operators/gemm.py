@@ -39,7 +39,7 @@ from lab.base.errors import UserError
 from lab.base.expressions import Scalar
 from lab.base.sizes import STRIDES
 from lab.measured.timing import Merit
-from lab.operators.base import Array, Expected, Extent, Inputs, Operator, Problem
+from lab.operators.base import Array, Expected, Extent, Inputs, Offered, Operator, Problem
 from lab.operators.epilogues import Epilogue, applied
 from lab.operators.factors import check_imaginary, imaginary_default
 from lab.operators.float8 import FORMATS
@@ -277,8 +277,13 @@ class Gemm(Operator[GemmProblem]):
             _scale(problem, arrays, rng)
         if problem.epilogue is not None:
             arrays["bias"] = stored(rng.standard_normal(problem.m, dtype=np.float32), problem.dtype)
-        scalars = {key: problem[key] for key in SCALARS if key in problem}
-        return Inputs(scalars=scalars, arrays=arrays, outputs=("C",))
+        return Inputs(scalars=_scalars(problem), arrays=arrays, outputs=("C",))
+
+    def offered(self, problem: GemmProblem) -> Offered:
+        """Return what kernels may take, without the time that matrices take."""
+        scales = dict.fromkeys(SCALES, "float32") if problem.has_scales else {}
+        bias = {"bias": problem.dtype} if problem.epilogue is not None else {}
+        return Offered(_scalars(problem), {**problem.dtypes, **scales, **bias}, ("C",))
 
     def reference(self, problem: GemmProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Compute C, m x n, by float64 BLAS through NumPy, with the scale that `verify` explains.
@@ -415,6 +420,11 @@ class Gemm(Operator[GemmProblem]):
         That of their parts for complex ones.
         """
         return np.dtype("float64" if arithmetic_of(problem.dtype) == "float64" else "float32")
+
+
+def _scalars(problem: GemmProblem) -> dict[str, Scalar]:
+    """Return the fields that kernels may take, by name."""
+    return {key: problem[key] for key in SCALARS if key in problem}
 
 
 def _member(columns: NDArray[Any], i: int, members: int) -> NDArray[Any]:

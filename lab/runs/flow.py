@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -136,12 +136,14 @@ def argument_mistake(
     template, computed = variant.planned.point.kernel.template, context.experiment.operator
     if isinstance(outcome, BuildFailure) or not isinstance(template, PlainTemplate):
         return None
-    assert isinstance(computed, Declared)  # noqa: S101 - plain templates have no other operator
-    point = variant.planned.point
-    declared = dict(computed.typed({**point.problem.values, **point.parameters}).declaration.argument)
+    point, own = variant.planned.point, variant.planned.instance.own_launches
+    if isinstance(computed, Declared):
+        declared = dict(computed.typed({**point.problem.values, **point.parameters}).declaration.argument)
+    else:
+        declared = dict(_bound(template, own))
     if len(variant.planned.launches.steps) > 1:  # what one kernel writes, another may only read
         declared = {name: replace(one, direction=Direction.IN) for name, one in declared.items()}
-    for given, step in zip(variant.planned.launches.steps, variant.planned.launched.steps, strict=True):
+    for given, step in zip(own.steps, variant.planned.launched.steps, strict=True):
         entry = outcome.signatures[step.entry]
         entry = entry[: len(entry) - len(variant.planned.known.hidden)]
         mistake = arguments_error(
@@ -155,6 +157,15 @@ def argument_mistake(
         if mistake is not None:
             return mistake
     return None
+
+
+def _bound(template: PlainTemplate, launches: Launches) -> Iterator[tuple[str, Argument]]:
+    """Everything that kernels beside those of an operator get, by their own names of it."""
+    written = {one.name for one in template.bound if one.is_written} | {one.name for one in launches.workspace}
+    for name, kind in (argument for step in launches.steps for argument in step.arguments):
+        for member, type_ in members_of(kind) if is_structure(kind) else ((name, kind),):
+            direction = Direction.OUT if member in written else Direction.IN
+            yield member, Argument(member, type_.removesuffix("*"), direction, () if type_.endswith("*") else None)
 
 
 def _passed(name: str, kind: str, declared: Mapping[str, Argument]) -> Argument | PassedStructure:

@@ -466,7 +466,8 @@ class _Memory:
     """The device's memory across launches: inputs, copies of the outputs, and the workspace."""
 
     def __init__(self, inputs: Inputs, launches: Launches) -> None:
-        self._inputs, self._tensor_maps, self._constants = inputs, launches.tensor_maps, launches.constants
+        self._inputs, self._tensor_maps = launches.given(inputs), launches.tensor_maps
+        self._constants = launches.constants
         workspace: tuple[Workspace, ...] = launches.workspace
         self.outputs: dict[str, Array] = {name: inputs.arrays[name].copy() for name in inputs.outputs}
         self._workspace: dict[str, Array] = {}

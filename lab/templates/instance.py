@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -14,6 +14,7 @@ from lab.base.yamlfile import Key
 from lab.hardware.tensormaps import SWIZZLES, TensorMap
 from lab.templates.front_matter import C_TYPES, NO_VALUE, TENSOR_MAP, Requirement, Template
 from lab.templates.launches import ConstantValue, Launches
+from lab.templates.plain.bound import BoundArgument, Source, passed
 from lab.templates.plain.template import PlainTemplate
 from lab.templates.rendering import RenderRequest, renderer
 from lab.templates.sequence import Scope, buffers, declared, resolved
@@ -140,7 +141,10 @@ class Instance:
         Raises:
             UserError: An expression of the front matter fails, or its result is not a legal launch.
         """
-        made = resolved(declared(self.template.declares), buffers(self.template.declares), self._scope)
+        made = self.own_launches
+        if isinstance(self.template, PlainTemplate) and self.template.bound:
+            bound = self.template.bound
+            made = replace(made, steps=tuple(passed(step, bound) for step in made.steps), scalars=self._values(bound))
         mapped = dict.fromkeys(name for step in made.steps for name, kind in step.arguments if kind == TENSOR_MAP)
         constants = self.template.constant_memory if isinstance(self.template, PlainTemplate) else ()
         return replace(
@@ -148,6 +152,32 @@ class Instance:
             tensor_maps=tuple(self._tensor_map(name) for name in mapped),
             constants=tuple(ConstantValue(name, self._scope.typed(dtype)) for name, dtype in constants),
         )
+
+    @cached_property
+    def own_launches(self) -> Launches:
+        """The launches with the kernels' own names of their arguments, and without what needs the operator's.
+
+        Raises:
+            UserError: As of `launches`.
+        """
+        return resolved(declared(self.template.declares), buffers(self.template.declares), self._scope)
+
+    def _values(self, bound: Iterable[BoundArgument]) -> tuple[tuple[str, Scalar], ...]:
+        """Names and values of the arguments that are expressions."""
+        given = [one for one in bound if one.source is Source.EXPRESSION]
+        return tuple((one.passed, self.value(one)) for one in given)
+
+    def value(self, argument: BoundArgument) -> Scalar:
+        """Return the value of an argument that is an expression.
+
+        Raises:
+            UserError: The expression fails, or yields a text.
+        """
+        path = ("arguments", argument.name)
+        found = self._scope.evaluate(argument.text, path)
+        if isinstance(found, str):
+            raise self._scope.error("not a number", path, found=found, accepted="an expression that yields a number")
+        return found
 
     @cached_property
     def predictions(self) -> Mapping[str, float]:

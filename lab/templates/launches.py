@@ -14,6 +14,7 @@ from typing import Final, Protocol, Self
 import numpy as np
 
 from lab.base.elements import ELEMENT_BYTES
+from lab.base.expressions import Scalar
 from lab.hardware.clusters import clusters_held
 from lab.hardware.gpus import Gpu
 from lab.hardware.occupancy import ResourceUse, occupancy
@@ -207,12 +208,18 @@ class Launches:
         workspace: Scratch buffers that the steps share.
         tensor_maps: The values of their arguments of type `tensor_map`.
         constants: What constant memory holds.
+        scalars: Name and value of the scalars among the arguments that are none of the operator's.
     """
 
     steps: tuple[Launch, ...]
     workspace: tuple[Workspace, ...] = ()
     tensor_maps: tuple[TensorMap, ...] = ()
     constants: tuple[ConstantValue, ...] = ()
+    scalars: tuple[tuple[str, Scalar], ...] = ()
+
+    def given(self, inputs: Inputs) -> Inputs:
+        """Return the operator's inputs with the scalars that are none of its own."""
+        return replace(inputs, scalars={**inputs.scalars, **dict(self.scalars)}) if self.scalars else inputs
 
     @property
     def entries(self) -> tuple[str, ...]:

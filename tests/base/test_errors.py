@@ -85,3 +85,11 @@ def test_several_mistakes_stand_in_the_order_of_their_lines_those_without_one_fi
 
 def test_a_name_in_other_capitals_is_close():
     assert did_you_mean("N", ["m", "n"]) == "did you mean 'n'?"
+
+
+def test_keys_below_others() -> None:
+    one, other = UserError("wrong", key="grid"), UserError("wrong, too")
+    assert one.below("kernels[1]").key == "kernels[1].grid"
+    both = together([one, other]).below("kernels[1]")
+    assert "key: kernels[1].grid" in str(both)
+    assert str(both).endswith("key: kernels[1]")

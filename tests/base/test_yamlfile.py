@@ -133,3 +133,10 @@ def test_lines_may_end_as_on_any_system(tmp_path):
     file = tmp_path / "f.yaml"
     file.write_bytes(b"a: 1\r\nb: 2\rc: 3\n")
     assert read_text(file) == "a: 1\nb: 2\nc: 3\n"
+
+
+def test_a_part_of_a_document_has_the_lines_of_the_file() -> None:
+    whole = parse("a:\n  - {b: 1}\n  - c: 2\n    d: [3,\n      4]\n", "f.yaml")
+    part = whole.below("a", 1)
+    assert part.data == {"c": 2, "d": [3, 4]}
+    assert [part.at(*key).line for key in ((), ("c",), ("d",), ("d", 1), ("e",))] == [3, 3, 4, 5, 3]

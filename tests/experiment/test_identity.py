@@ -34,6 +34,7 @@ from lab.templates.front_matter import (
     WorkspaceDeclaration,
 )
 from lab.templates.launches import Launch, Launches, Workspace
+from lab.templates.plain.bound import BoundArgument
 from lab.templates.plain.template import PlainTemplate
 from lab.templates.plain.triton import TritonTemplate
 from lab.toolchain.base import CompileRequest, Toolchain
@@ -41,7 +42,7 @@ from lab.toolchain.base import CompileRequest, Toolchain
 TYPES = (
     Planned, Point, KernelEntry, ProblemCase, Template, PlainTemplate, TritonTemplate, FrontMatter, Parameter, Entry,
     LaunchDeclaration, WorkspaceDeclaration, TensorMapDeclaration, CompileRequest, Launches, Launch, Workspace,
-    TensorMap,
+    TensorMap, BoundArgument,
 )  # fmt: skip
 """Every type below a planned variant, except requirements, which count nowhere."""
 
@@ -99,6 +100,13 @@ block: n
 """
 
 
+BESIDE = """question: Does it?
+operator: gemm
+problem: {m: 64, n: 64, k: 64}
+kernels: [{source: plain.cu, arguments: {c: C, n: 2 * n}, parameters: {width: 1}, grid: 1, block: 32}]
+"""
+
+
 TRITON = """import triton
 import triton.language as tl
 
@@ -110,7 +118,10 @@ TRITON_SHORT = SHORT.replace("plain.cu", "plain.py:k").replace("block: n\n", "")
 
 
 class Compiler:
-    name, version, identity = "played", "1", "headers 1"
+    version, identity = "1", "headers 1"
+
+    def __init__(self, name: str = "played") -> None:
+        self.name = name
 
     def supports(self, arch: str) -> bool:
         return True
@@ -123,10 +134,11 @@ def planned(tmp_path):
     (tmp_path / "small.yaml").write_text(EXPERIMENT)
     (tmp_path / "plain.cu").write_text(PLAIN)
     (tmp_path / "plain.yaml").write_text(SHORT)
+    (tmp_path / "beside.yaml").write_text(BESIDE)
     (tmp_path / "plain.py").write_text(TRITON)
     (tmp_path / "triton.yaml").write_text(TRITON_SHORT)
-    made = [load(tmp_path / name) for name in ("small.yaml", "plain.yaml", "triton.yaml")]
-    played = [cast("Toolchain", Compiler())]
+    made = [load(tmp_path / name) for name in ("small.yaml", "plain.yaml", "triton.yaml", "beside.yaml")]
+    played = [cast("Toolchain", Compiler()), cast("Toolchain", Compiler("triton"))]
     return tuple(one for each in made for one in plan(each, expand(each).points, played, ["sm_90"]))
 
 
@@ -176,7 +188,7 @@ def changed(value: Any) -> object:  # noqa: PLR0911 - one for each kind of value
     if isinstance(value, dict):
         return {**value, "more": 1}
     if isinstance(value, Compiler):
-        other = Compiler()
+        other = Compiler(value.name)
         other.identity = "headers 2"
         return other
     return "something else"

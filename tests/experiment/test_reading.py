@@ -5,7 +5,15 @@ import pytest
 from lab.base import yamlfile
 from lab.base.errors import UserError
 from lab.base.validation import validate
-from lab.experiment.reading import MOST_SOURCE_BYTES, Reading, axes_of, baseline_of, check_constraints, type_of
+from lab.experiment.reading import (
+    MOST_SOURCE_BYTES,
+    PlainReading,
+    axes_of,
+    baseline_of,
+    check_constraints,
+    check_emulated,
+    type_of,
+)
 from lab.experiment.schema import PlainFile
 
 FILE = """source: k.cu
@@ -19,7 +27,7 @@ parameters: {a: [1, 2, 1], b: {range: [2, 6, 2]}}
 def reading(tmp_path):
     def reading(text=FILE):
         document = yamlfile.parse(text, tmp_path / "k.yaml")
-        return Reading(validate(PlainFile, document), document)
+        return PlainReading(validate(PlainFile, document), document)
 
     return reading
 
@@ -44,6 +52,7 @@ def test_mistakes_are_kept_and_reading_goes_on(reading):
 def test_constraints_and_sizes_name_what_is_known(reading):
     found = reading(f"{FILE}constraints: [a < c]\nemulate: {{m: 4}}\n")
     check_constraints(found, {"a", "b", "n"})
+    check_emulated(found)
     assert [one.key for one in found.mistakes] == ["constraints[0]", "emulate.m"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,7 +65,7 @@ def test_a_python_file_is_a_source(source, answer):
 
 def test_a_short_file_is_a_whole_experiment(read):
     experiment = read(GOOD)
-    assert experiment.toolchains == ("triton",)
+    assert experiment.kernels[0].compilers(("auto",)) == ("triton",)
     (kernel,) = experiment.kernels
     assert (kernel.name, kernel.template.name) == ("scale", "k.py")
     assert kernel.axes == {
@@ -123,8 +122,7 @@ def test_a_variant_that_stands_in_for_a_reference_is_launched_for_all_sizes(read
     )
     experiment = read(text)
     assert {restored(one.request).divisible for one in planned(experiment)} == {("out", "x")}
-    cases = [replace(experiment.problems[0], emulate=None)]
-    assert divisible(experiment.operator, cases, {}) == ("out", "x", "n")
+    assert divisible([expand(experiment).points[0].instance], experiment.operator) == ("out", "x", "n")
 
 
 @pytest.mark.parametrize(

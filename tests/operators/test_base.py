@@ -6,7 +6,8 @@ import pytest
 from pydantic import Field, ValidationError
 
 from lab.base.errors import UserError
-from lab.operators.base import Extent, Problem
+from lab.operators.base import Extent, Operator, Problem
+from lab.operators.builtin import operator
 
 
 class Small(Problem):
@@ -92,3 +93,30 @@ def test_a_wrong_field_is_named(values: dict[str, object], key: str, words: str)
 def test_a_whole_number_is_a_number() -> None:
     scale = Small.of({"n": 1, "scale": 2}).scale
     assert (scale, type(scale)) == (2.0, float)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "types"),
+    [
+        ("gemm", {"m": 3, "n": 2, "k": 1}, {"A": "float32", "B": "float32", "C": "float32"}),
+        (
+            "gemm",
+            {"m": 3, "n": 2, "k": 1, "dtype": "float16", "out_dtype": "bfloat16", "epilogue": "bias_gelu"},
+            {"A": "float16", "B": "float16", "C": "bfloat16", "bias": "float16"},
+        ),
+        (
+            "gemm",
+            {"m": 3, "n": 2, "k": 1, "dtype": "float8_e5m2"},
+            dict.fromkeys("AB", "float8_e5m2") | {"C": "bfloat16", "scale_a": "float32", "scale_b": "float32"},
+        ),
+        ("gemm", {"m": 3, "n": 2, "k": 1, "dtype": "int8", "batch": 2}, {"A": "int8", "B": "int8", "C": "int32"}),
+        ("softmax", {"m": 3, "n": 2, "dtype": "bfloat16"}, {"X": "bfloat16", "Y": "bfloat16"}),
+    ],
+)
+def test_what_kernels_may_take_follows_from_the_inputs(name, given, types) -> None:
+    computed = operator(name)
+    problem = computed.problem(given)
+    inputs, found = computed.inputs(problem, 0), computed.offered(problem)
+    assert found.arrays == types
+    assert found == Operator.offered(computed, problem)  # where an operator knows it without them
+    assert (found.scalars, found.outputs) == (inputs.scalars, inputs.outputs)

@@ -46,7 +46,8 @@ PARTS = [FILES[first : first + TOGETHER] for first in range(0, len(FILES), TOGET
 
 def compiler_of(experiment):
     """NVRTC, which every machine has, for CUDA; and Triton where a function of Triton's needs it."""
-    return find_triton() if experiment.toolchains == ("triton",) else toolchain("nvrtc")
+    own = experiment.kernels[0].toolchain
+    return find_triton() if own == "triton" else toolchain(own or "nvrtc")
 
 
 def ends_of(file, *, lighter=True):

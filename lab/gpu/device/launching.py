@@ -49,6 +49,7 @@ class Launcher:
         Raises:
             RefusedError: A launch would be refused.
         """
+        inputs = launches.given(inputs)
         self._set_constants(module, launches, inputs)
         zeroed = [buffer for buffer in launches.workspace if buffer.zero]
         queues: list[Enqueue] = [

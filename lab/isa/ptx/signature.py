@@ -41,6 +41,12 @@ class EntryParameter:
         """Whether it is declared as a floating-point number."""
         return self.type[0] == "f"
 
+    @property
+    def scalar_type(self) -> str | None:
+        """NumPy's name of the type of a value of 32 or 64 bits; None for anything else, and what may be a pointer."""
+        known = {"u32": "int32", "s32": "int32", "s64": "int64", "f32": "float32", "f64": "float64"}
+        return None if self.is_array or self.is_marked_pointer else known.get(self.type)
+
     def __str__(self) -> str:
         if self.is_marked_pointer:
             return "pointer"

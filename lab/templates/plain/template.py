@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +11,7 @@ from lab.base.expressions import Scalar
 from lab.isa.cuda.kernels import SourceKernel, base_name, read_kernels
 from lab.isa.cuda.names import declared_line, definitions, used_names
 from lab.templates.front_matter import Template
+from lab.templates.plain.bound import BoundArgument
 from lab.templates.plain.device import device_part, holds_kernel
 from lab.templates.plain.macros import chosen_macros, shielded, with_macros
 from lab.toolchain.includes import gather
@@ -27,11 +28,22 @@ class PlainTemplate(Template):
         text: The source.
         instantiated: Parameters that the name of a kernel mentions: ``add<float, {block}>`` mentions `block`.
         constant_memory: Name and element type of what the experiment puts into constant memory.
+        bound: What stands for the kernel's parameters where the experiment has an operator; empty where the experiment
+            declares the arguments themselves.
+        named: Fields of the problem that the experiment names for this kernel.
     """
 
     text: str = ""
     instantiated: frozenset[str] = frozenset()
     constant_memory: tuple[tuple[str, str], ...] = ()
+    bound: tuple[BoundArgument, ...] = ()
+    named: frozenset[str] = frozenset()
+
+    def unsupported(self, problem: Mapping[str, Scalar]) -> tuple[str, list[Scalar]] | None:
+        """Return an extension of the problem that the experiment does not name for this kernel; see `Template`."""
+        extensions: Sequence[str] = getattr(problem, "extensions", ())
+        asked = [field for field in extensions if field in problem and field not in self.named]
+        return (asked[0], ["no value"]) if asked else None
 
     @cached_property
     def kernels(self) -> tuple[SourceKernel, ...]:

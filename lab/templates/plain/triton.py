@@ -6,7 +6,7 @@ The Python file is read here, and never run: the toolchain `triton` runs it in a
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -16,7 +16,7 @@ from lab.base.expressions import Scalar
 from lab.isa.cuda.kernels import SourceKernel
 from lab.templates.plain.template import PlainTemplate
 from lab.toolchain.base import CompileRequest
-from lab.toolchain.triton.source import TritonSource
+from lab.toolchain.triton.source import TYPES, TritonSource, triton_type
 
 OPTIONS: Final[Mapping[str, int]] = MappingProxyType({"num_warps": 4, "num_stages": 3, "num_ctas": 1})
 """Options of Triton's compiler, which its users call configs, with Triton's own defaults for NVIDIA GPUs."""
@@ -126,13 +126,11 @@ class TritonTemplate(PlainTemplate):
 
     Attributes:
         function: The function's name.
-        signature: Name and Triton type of every argument that a launch passes, in order.
         constants: Names of the parameters that are constexprs.
         unset: Constexprs that are None, as the function's defaults say.
     """
 
     function: str = ""
-    signature: tuple[tuple[str, str], ...] = ()
     constants: tuple[str, ...] = ()
     unset: tuple[str, ...] = ()
 
@@ -146,13 +144,23 @@ class TritonTemplate(PlainTemplate):
         del parameters
         return self.text
 
-    def request(self, arch: str, parameters: Mapping[str, Scalar], divisible: Sequence[str]) -> CompileRequest:
+    def request(
+        self,
+        arch: str,
+        parameters: Mapping[str, Scalar],
+        arguments: Iterable[tuple[str, str]],
+        divisible: Sequence[str],
+    ) -> CompileRequest:
         """Return what to compile.
 
         Args:
             arch: The architecture.
             parameters: The variant's, the options of Triton's compiler among them.
-            divisible: Arguments that are multiples of 16 in every launch.
+            arguments: Name and type of every argument that a launch passes, in order.
+            divisible: Those that are multiples of 16 in every launch.
+
+        Raises:
+            UserError: Triton has no such type.
         """
         options = {name: int(parameters.get(name, value)) for name, value in OPTIONS.items()}
         constants: list[tuple[str, Scalar | None]] = [(name, parameters[name]) for name in self.constants]
@@ -161,8 +169,15 @@ class TritonTemplate(PlainTemplate):
             text=self.text,
             file=self.name,
             function=self.function,
-            signature=self.signature,
+            signature=tuple(self._typed(name, kind) for name, kind in arguments),
             constants=tuple(constants),
             divisible=tuple(divisible),
             **options,
         ).request(arch)
+
+    def _typed(self, name: str, kind: str) -> tuple[str, str]:
+        found = triton_type(kind.removesuffix("*"), is_array=kind.endswith("*"))
+        if found is None:
+            key, at = f"arguments.{name}", self.document.at("arguments", name)
+            raise UserError("Triton has no such type", at=at, key=key, found=kind, accepted=list(TYPES))
+        return name, found

@@ -62,13 +62,16 @@ def test_a_variant_is_a_request_to_triton():
         roots=(),
         text=TEXT,
         function="first",
-        signature=(("out", "*fp32"), ("n", "i32")),
         constants=("BLOCK",),
         unset=("NONE",),
     )
-    source = restored(template.request("sm_90", {"BLOCK": 64, "num_warps": 8}, ["out"]))
+    taken = [("out", "float32*"), ("n", "int32")]
+    source = restored(template.request("sm_90", {"BLOCK": 64, "num_warps": 8}, taken, ["out"]))
     assert (source.text, source.file, source.function) == (TEXT, "k.py", "first")
-    assert (source.signature, source.divisible) == (template.signature, ("out",))
+    assert (source.signature, source.divisible) == ((("out", "*fp32"), ("n", "i32")), ("out",))
     assert source.constants == (("BLOCK", 64), ("NONE", None))
     assert (source.num_warps, source.num_stages, source.num_ctas) == (8, 3, 1)
     assert (template.kernels, template.kernels_named("first"), template.rendered({})) == ((), (), TEXT)
+    with pytest.raises(UserError, match="Triton has no such type") as caught:
+        template.request("sm_90", {"BLOCK": 64}, [("out", "complex64*")], [])
+    assert (caught.value.key, caught.value.found) == ("arguments.out", "complex64*")

@@ -1,0 +1,56 @@
+"""What stands for the parameters of a plain kernel where its experiment has an operator.
+
+The kernel has names of its own for what it takes. Each stands for an array or a scalar of the operator, or for the
+value of an expression; what it shares with no operator, a scratch buffer, needs nothing of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from lab.base.structures import is_structure, members_of, structure_of
+from lab.templates.launches import Launch
+
+
+class Source(StrEnum):
+    """Where the value of an argument comes from."""
+
+    ARRAY = "array"
+    SCALAR = "scalar"
+    EXPRESSION = "expression"
+
+
+@dataclass(frozen=True, slots=True)
+class BoundArgument:
+    """What stands for one parameter of a kernel.
+
+    Attributes:
+        name: The kernel's own name of it, or of a member of a structure.
+        source: Where its value comes from.
+        text: Name of the operator's array or scalar, or the expression.
+        is_written: It is one of the operator's outputs.
+    """
+
+    name: str
+    source: Source
+    text: str
+    is_written: bool = False
+
+    @property
+    def passed(self) -> str:
+        """What launches call the argument: as the operator does, and a value as the kernel does."""
+        return f"kernel.{self.name}" if self.source is Source.EXPRESSION else self.text
+
+
+def passed(step: Launch, bound: Iterable[BoundArgument]) -> Launch:
+    """Return a launch with the operator's names of its arguments in place of the kernel's."""
+    names = {one.name: one.passed for one in bound}
+    return replace(step, arguments=tuple(_passed(name, kind, names) for name, kind in step.arguments))
+
+
+def _passed(name: str, kind: str, names: Mapping[str, str]) -> tuple[str, str]:
+    if is_structure(kind):
+        return name, structure_of((names.get(member, member), type_) for member, type_ in members_of(kind))
+    return names.get(name, name), kind
