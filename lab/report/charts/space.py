@@ -272,17 +272,19 @@ def parallel_chart(factors: Sequence[Factor], records: Sequence[VariantRecord], 
         response: The figure at the end.
 
     Returns:
-        None for fewer than two factors, or fewer than two variants with a figure.
+        None for fewer than two factors that variants with a figure have, or fewer than two such variants.
     """
-    chosen = tuple(factors)[:MOST_AXES]
     answered = ((place, y) for place, r in enumerate(records) if (y := response.of(r)) is not None)
     found = sorted(answered, key=lambda pair: -pair[1])
     if len(found) > MOST_LINES:
         found = [*found[: MOST_LINES // 2], *found[-MOST_LINES // 2 :]]
+    # a parameter of variants that all failed has no place on the chart
+    placed = [(factor, _places([factor.of(records[place]) for place, _ in found])) for factor in factors]
+    places = {factor.name: each for factor, each in placed if each}
+    chosen = tuple(factor for factor, each in placed if each)[:MOST_AXES]
     if len(chosen) < FEWEST or len(found) < FEWEST or found[0][1] == found[-1][1]:
         return None
     end = response.title
-    places = {factor.name: _places([factor.of(records[place]) for place, _ in found]) for factor in chosen}
     top, bottom = found[0][1], found[-1][1]
     rows: list[Row] = []
     for place, value in found:

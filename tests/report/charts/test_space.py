@@ -136,6 +136,14 @@ def test_a_line_runs_through_its_parameters_in_the_order_of_their_values(analyse
     assert parallel_chart(found, a.records[:1], a.response) is None
 
 
+def test_a_parameter_of_variants_without_a_figure_is_no_axis(analysed):
+    a = analysed("sweep")
+    found = factors(a.run, a.records)
+    lost = replace(found[0], name="lost", parameter=True)
+    with_it, without = (parallel_chart(one, a.records, a.response) for one in ([lost, *found], found))
+    assert as_(Parallel, with_it.choices[0].drawing) == as_(Parallel, without.choices[0].drawing)
+
+
 def test_many_variants_are_drawn_as_the_best_and_the_worst(analysed):
     a = analysed("sweep")
     many = [replace(r, variant=f"{r.variant}{i}") for i in range(20) for r in a.records]
