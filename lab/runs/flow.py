@@ -20,6 +20,7 @@ from lab.base.errors import ClusterError, UserError
 from lab.base.executor import WorkerLostError
 from lab.base.expressions import Scalar
 from lab.base.structures import is_structure, members_of
+from lab.emulator.results import FindingKind
 from lab.experiment.model import Experiment
 from lab.experiment.variants import Planned
 from lab.gpu.process.cards import Ran
@@ -232,7 +233,13 @@ def emulation_task(context: FlowContext, variant: InspectedVariant) -> Emulation
         whole=point.problem.whole,
         halved=_halved(context, variant, given) if given is not None else (),
         samples=_samples(context, variant, given) if given is not None and not point.problem.whole else (),
+        excused=_OF_COMPILERS.get(variant.planned.toolchain.name, frozenset()),
     )
+
+
+_OF_COMPILERS: Final[Mapping[str, frozenset[FindingKind]]] = {"triton": frozenset({"missing-proxy-fence"})}
+"""Kinds of findings, by toolchain, that a compiler is to blame for. Before 3.7, Triton leaves out the fence between
+cp.async and the wgmma that reads what it copied (pull request 9610 of triton-lang/triton)."""
 
 
 _HALVED_EVERY: Final = 8

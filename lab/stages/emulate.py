@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from operator import add
@@ -22,6 +22,8 @@ from lab.emulator.results import (
     Buffer,
     Emulation,
     ExecutedCounts,
+    Finding,
+    FindingKind,
     LineCount,
     LoopCounts,
     StructureArgument,
@@ -111,6 +113,7 @@ class EmulationTask:
         halved: Smaller problems that are executed for their counts alone.
         samples: Problems that say more of the real one, the least first: the largest that takes a moment only is
             executed for its counts.
+        excused: Kinds of findings that are the compiler's own doing, whatever the source says: they become a note.
     """
 
     launches: Launches
@@ -122,6 +125,7 @@ class EmulationTask:
     whole: bool = False
     halved: tuple[HalvedSize, ...] = ()
     samples: tuple[Sample, ...] = ()
+    excused: frozenset[FindingKind] = frozenset()
 
 
 def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
@@ -138,8 +142,8 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     inputs = computed.inputs(problem, task.seed)
     memory = _Memory(inputs, task.launches)
     try:
-        done = _executed(ptx, task.launches, memory, whole=task.whole, trace=True)
-        if task.reference is not None and (done[-1].findings or task.reference.is_of(task, ptx)):
+        done = _executed(ptx, task.launches, memory, whole=task.whole, trace=True, excused=task.excused)
+        if task.reference is not None and (_unexcused(done[-1], task.excused) or task.reference.is_of(task, ptx)):
             reference = computed.as_expected(problem, memory.outputs)  # it is faulty anyway, or compared with itself
         else:
             reference = _reference(task, computed, problem, inputs)
@@ -154,7 +158,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         worst += _uncovered(task.launches, memory.outputs, worst)
     steps = _steps(task, done)
     counts = [step.executed for step in steps if step.executed is not None]
-    findings = tuple(finding for one in done for finding in one.findings)
+    findings = tuple(finding for one in done for finding in _unexcused(one, task.excused))
     right = largest <= tolerance and not findings
     sample, faulty = _sampled(task, ptx, counts) if right else (None, "")
     whole, of_block = _growth(task, ptx, steps) if right and sample is None and _is_quick(counts) else ({}, {})
@@ -170,6 +174,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
             *dict.fromkeys(note for one in done for note in one.notes),
             *_interpreted(done, whole=task.whole),
             *_left_out(len(findings)),
+            *_excuses([finding for one in done for finding in one.findings if finding.kind in task.excused]),
             *filter(None, [faulty]),
         ),
         lines=alike(line for one in done for line in one.lines),
@@ -221,11 +226,11 @@ def _of_sample(task: EmulationTask, sample: Sample, ptx: str) -> tuple[tuple[Emu
         if computed.bytes_moved(problem) > _MOST_BYTES:
             return (), ""
         memory = _Memory(computed.inputs(problem, task.seed), sample.launches)
-        done = _executed(ptx, sample.launches, memory, trace=True)
+        done = _executed(ptx, sample.launches, memory, trace=True, excused=task.excused)
     except LabError:  # a kernel need not bear every size
         return (), ""
-    if done[-1].findings:
-        first = done[-1].findings[0]
+    if wrong := _unexcused(done[-1], task.excused):
+        first = wrong[0]
         sizes = ", ".join(f"{name} = {size}" for name, size in sample.problem.items() if size != task.problem.get(name))
         return (), f"with {sizes}, executed for its counts: {first.kind} at PTX line {first.line}: {first.detail}"
     return _steps(larger, done), ""
@@ -264,8 +269,9 @@ def _growth(
         with contextlib.suppress(LabError):  # a kernel need not bear every size
             computed = operator(task.operator)
             inputs = computed.inputs(computed.restored(half.problem), task.seed)
-            done = _executed(ptx, half.launches, _Memory(inputs, half.launches), whole=task.whole)
-            if not done[-1].findings and len(done) == len(steps):
+            memory = _Memory(inputs, half.launches)
+            done = _executed(ptx, half.launches, memory, whole=task.whole, excused=task.excused)
+            if not _unexcused(done[-1], task.excused) and len(done) == len(steps):
                 ratio = growth_between(_steps(smaller, done), steps)
                 if ratio is not None:
                     blocks = _blocks(task.launches) / _blocks(half.launches)
@@ -310,7 +316,13 @@ def _uncovered(launches: Launches, outputs: Mapping[str, Array], worst: str) -> 
 
 
 def _executed(
-    ptx: str, launches: Launches, memory: _Memory, *, whole: bool = False, trace: bool = False
+    ptx: str,
+    launches: Launches,
+    memory: _Memory,
+    *,
+    whole: bool = False,
+    trace: bool = False,
+    excused: frozenset[FindingKind] = frozenset(),
 ) -> list[Emulation]:
     """Execute launches in order, until one has findings: what follows would only repeat the fault.
 
@@ -320,20 +332,26 @@ def _executed(
         memory: The device's memory.
         whole: The problem is not made small.
         trace: Also say what the first blocks read again.
+        excused: Kinds of findings to go on after.
     """
     done: list[Emulation] = []
     for step in launches.steps:
         done.append(_launch(ptx, step, memory, whole=whole, trace=trace))
-        if done[-1].findings:
+        if _unexcused(done[-1], excused):
             break
     return done
+
+
+def _unexcused(done: Emulation, excused: frozenset[FindingKind]) -> list[Finding]:
+    return [finding for finding in done.findings if finding.kind not in excused]
 
 
 def _reference(task: EmulationTask, computed: Operator[Any], problem: Any, inputs: Inputs) -> Mapping[str, Expected]:  # noqa: ANN401
     """What the outputs must hold: by the operator, or what another variant makes of the same inputs."""
     if task.reference is None:
         return computed.reference(problem, inputs)
-    outputs = _outputs(task.operator, task.reference.ptx, task.seed, _Hashed(task.reference), whole=task.whole)
+    given = _Hashed(task.reference)
+    outputs = _outputs(task.operator, task.reference.ptx, task.seed, given, whole=task.whole, excused=task.excused)
     return computed.as_expected(problem, outputs)
 
 
@@ -351,11 +369,13 @@ class _Hashed:
 
 
 @lru_cache(maxsize=4)
-def _outputs(reference: str, ptx: str, seed: int, key: _Hashed, *, whole: bool = False) -> Mapping[str, Array]:
+def _outputs(
+    reference: str, ptx: str, seed: int, key: _Hashed, *, whole: bool, excused: frozenset[FindingKind]
+) -> Mapping[str, Array]:
     """Outputs of a variant; cached, since a worker compares many variants with one."""
     computed, given = operator(reference), key.launch
     memory = _Memory(computed.inputs(computed.restored(given.problem), seed), given.launches)
-    if _executed(ptx, given.launches, memory, whole=whole)[-1].findings:
+    if _unexcused(_executed(ptx, given.launches, memory, whole=whole, excused=excused)[-1], excused):
         raise UserError("the first variant, whose outputs stand in for the reference, has faults of its own")
     return memory.outputs
 
@@ -386,6 +406,17 @@ def _left_out(findings: int) -> tuple[str, ...]:
     if findings <= _MOST_FINDINGS:
         return ()
     return (f"{findings} findings; the first {_MOST_FINDINGS} are kept",)
+
+
+def _excuses(findings: Sequence[Finding]) -> Iterator[str]:
+    """Say what was found that no change of the source can put right, a sentence for each kind."""
+    for kind in dict.fromkeys(finding.kind for finding in findings):
+        own = [finding for finding in findings if finding.kind == kind]
+        lines = f"PTX line {own[0].line}" + (f" and {len(own) - 1} more" if len(own) > 1 else "")
+        yield (
+            f"{kind} at {lines}: {own[0].detail}. The compiler wrote it, not the source: the variant is judged by its "
+            "results alone"
+        )
 
 
 def unsupported(task: EmulationTask, reason: str) -> EmulationRecord:
