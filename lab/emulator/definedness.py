@@ -22,7 +22,7 @@ _WORD = re.compile(r"(?<![\w$%.])[%$A-Za-z_][\w$]*")
 _NUMBERED = re.compile(r"(.*?)(\d+)")
 _WITHOUT_RESULT = frozenset({
     "st", "red", "bra", "brx", "ret", "exit", "trap", "nanosleep", "fence", "membar", "cp", "stmatrix", "prefetch",
-    "prefetchu", "discard", "applypriority", "griddepcontrol", "setmaxnreg", "pmevent", "bar", "barrier",
+    "prefetchu", "discard", "applypriority", "griddepcontrol", "setmaxnreg", "pmevent", "bar", "barrier", "tensormap",
 })  # fmt: skip
 _PASSES_ON = frozenset({
     "mov", "add", "sub", "mul", "mul24", "mad", "mad24", "fma", "div", "rem", "neg", "abs", "min", "max", "cvt", "cvta",

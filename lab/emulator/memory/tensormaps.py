@@ -8,12 +8,42 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass
+from enum import Enum
 
+from lab.emulator.opcodes import UnknownForm
 from lab.hardware.tensormaps import BYTES
 
-_MAGIC = b"tensormp"
+MAGIC = b"tensormp"
+"""The first bytes of a map."""
+
 _MOST_RANK = 5
-_FIELDS = struct.Struct("<8sQBBH5Q4Q5H")
+_FIELDS = struct.Struct("<8sQ5Q4Q5HHBB5B")
+"""Magic, base, extents, strides, box, swizzle, element width, rank, steps: each at a multiple of its size."""
+
+
+class MapField(Enum):
+    """A field that a kernel may replace: where it begins, the bytes of a part, and its parts."""
+
+    BASE = (8, 8, 1)
+    EXTENT = (16, 8, _MOST_RANK)
+    STRIDE = (56, 8, _MOST_RANK - 1)
+    BOX = (88, 2, _MOST_RANK)
+    SWIZZLE = (98, 2, 1)
+    ELEMENT = (100, 1, 1)
+    RANK = (101, 1, 1)
+    STEP = (102, 1, _MOST_RANK)
+
+
+def place_of(field: MapField, ordinal: int) -> tuple[int, int]:
+    """Return where a part of a field begins, and its bytes.
+
+    Raises:
+        UnknownForm: The field has no such part.
+    """
+    begin, width, parts = field.value
+    if not 0 <= ordinal < parts:
+        raise UnknownForm(f"dimension {ordinal} of a tensor map")
+    return begin + ordinal * width, width
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +76,18 @@ class Descriptor:
         rank = len(self.extents)
         extents, box = ((*sizes, *[1] * (_MOST_RANK - rank)) for sizes in (self.extents, self.box))
         strides = (*self.strides, *[0] * (_MOST_RANK - rank))
-        fields = _FIELDS.pack(_MAGIC, self.base, self.element_bytes, rank, self.swizzle, *extents, *strides, *box)
+        steps = [1] * _MOST_RANK
+        fields = _FIELDS.pack(
+            MAGIC, self.base, *extents, *strides, *box, self.swizzle, self.element_bytes, rank, *steps
+        )
         return fields.ljust(BYTES, b"\0")
 
 
 def decode(raw: bytes) -> Descriptor | None:
-    """Read the bytes of a map; return None where they are not a map."""
-    magic, base, element_bytes, rank, swizzle, *sizes = _FIELDS.unpack_from(raw)
-    if magic != _MAGIC:
+    """Read the bytes of a map; return None where they are no map, or one whose boxes leave elements out."""
+    magic, base, *sizes = _FIELDS.unpack_from(raw)
+    swizzle, element_bytes, rank, *steps = sizes[14:]
+    if magic != MAGIC or not 1 <= rank <= _MOST_RANK or any(step != 1 for step in steps[:rank]):
         return None
     extents, strides, box = sizes[:rank], sizes[5 : 4 + rank], sizes[9 : 9 + rank]
     return Descriptor(base, element_bytes, tuple(extents), tuple(strides), tuple(box), swizzle)

@@ -19,6 +19,7 @@ from lab.emulator.operations import (
     move,
     system,
     tensorcopies,
+    tensormaps,
     video,
     warp,
     wgmma,
@@ -27,7 +28,8 @@ from lab.emulator.operations import (
 
 MODULES = (
     asynchronous, atomic, bits, bulk, compare, convert, floating, integer, ldmatrix,
-    matrix, mbarrier, memory, move, tensorcopies, video, warp, wgmma, wmma,
+    matrix, mbarrier, memory, move, tensorcopies, tensormaps, video, warp,
+    wgmma, wmma,
 )  # fmt: skip
 """The modules that define operations."""
 
