@@ -60,8 +60,8 @@ class BuildRecord:
         disassembler: Version of nvdisasm.
         symbols: Kernels whose symbol is not the name that the experiment launches, as of C++: `add<float>` to
             `_Z3addIfEvPT_`.
-        launch: What the compiler decides about launches, as Triton's does: `threads`, `dynamic_shared_bytes`, `cluster`
-            and `hidden_pointers`.
+        launch: What the compiler decides about launches, as Triton's does: `threads`, `dynamic_shared_bytes`,
+            `cluster`, `hidden_pointers` and `scratch_bytes`.
         warnings: Of the compiler, a line each, with their place; without names that are never used.
     """
 

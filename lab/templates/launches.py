@@ -7,7 +7,7 @@ workspace. `lab.templates.sequence` has the rules by which templates and librari
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, Self
 
@@ -24,6 +24,9 @@ from lab.operators.base import STORED_AS, Array, Inputs
 NULL = "null*"
 """Type of an argument that the compiler adds, and that gets a null pointer."""
 
+
+_SCRATCH: Final = "global scratch"
+"""The name of memory that a compiler wants for each block."""
 
 RESIDENT_BLOCKS: Final = "resident_blocks"
 """What grids call the blocks of their kernel that the GPU holds at once."""
@@ -158,8 +161,9 @@ class BuiltLaunch:
         symbols: Entry points whose symbol in the machine code is another, as C++ names are; and variables in constant
             memory.
         decided: What the compiler decides: `threads` of a block, `dynamic_shared_bytes` of it, `cluster`, the blocks
-            that share the work of one block of the declared grid, and `hidden_pointers`, arguments behind the kernel's
-            own. Empty where it leaves all of that to the program, as CUDA's compilers do.
+            that share the work of one block of the declared grid, `hidden_pointers`, arguments behind the kernel's own,
+            and `scratch_bytes` of global memory for each block, to which the first of these points. Empty where it
+            leaves all of that to the program, as CUDA's compilers do.
         residency: For grids that depend on it; None where no grid does.
     """
 
@@ -175,7 +179,15 @@ class BuiltLaunch:
     @property
     def hidden(self) -> tuple[tuple[str, str], ...]:
         """Arguments that the compiler adds."""
-        return tuple((f"hidden {i}", NULL) for i in range(self.decided.get("hidden_pointers", 0)))
+        pointers = [(f"hidden {i}", NULL) for i in range(self.decided.get("hidden_pointers", 0))]
+        scratch = [(_SCRATCH, "uint8*")] if self.decided.get("scratch_bytes") else []
+        return (*scratch, *pointers[len(scratch) :])
+
+    def scratch(self, steps: Iterable[Launch]) -> tuple[Workspace, ...]:
+        """Return the memory that the compiler wants for the blocks of launches as they take place, if it wants any."""
+        wanted = self.decided.get("scratch_bytes", 0)
+        blocks = max(math.prod(step.grid) for step in steps)
+        return (Workspace(_SCRATCH, "uint8", wanted * blocks),) if wanted else ()
 
     def of_launch(self, launch: Launch) -> Launch:
         """Return a launch as it takes place.
@@ -232,9 +244,11 @@ class Launches:
         Raises:
             UserError: A grid depends on the occupancy, and is no legal grid.
         """
+        steps = tuple(known.of_launch(one) for one in self.steps)
         return replace(
             self,
-            steps=tuple(known.of_launch(one) for one in self.steps),
+            steps=steps,
+            workspace=(*self.workspace, *known.scratch(steps)),
             constants=tuple(
                 replace(one, symbol=known.symbols[one.name]) for one in self.constants if one.name in known.symbols
             ),

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lab.hardware.gpus import gpu_for
+from lab.operators.base import Inputs
 from lab.templates.launches import NULL, BuiltLaunch, Launch, Launches, Residency, Workspace
 from lab.toolchain.base import Resources
 
@@ -48,6 +49,22 @@ def test_a_build_decides_what_triton_leaves_to_it() -> None:
     declared = Launch("k", (5, 3, 1), (128, 1, 1), 0, (("A", "float32*"),))
     (step,) = Launches((declared,)).built(BuiltLaunch(decided=decided)).steps
     assert step == Launch("k", (10, 3, 1), (256, 1, 1), 4096, (("A", "float32*"), ("hidden 0", NULL)))
+
+
+def test_a_build_gets_the_global_memory_that_it_wants_for_each_block() -> None:
+    decided = {"cluster": 2, "hidden_pointers": 2, "scratch_bytes": 384}
+    own = Workspace("room", "float32", 10)
+    made = Launches((Launch("k", (5, 3, 1), (128, 1, 1), 0, (("A", "float32*"),)),), (own,))
+    built = made.built(BuiltLaunch(decided=decided))
+    assert built.workspace == (own, Workspace("global scratch", "uint8", 384 * 10 * 3))
+    assert built.steps[0].arguments == (("A", "float32*"), ("global scratch", "uint8*"), ("hidden 1", NULL))
+    assert made.built(BuiltLaunch()).workspace == (own,)
+
+
+def test_scalars_that_are_none_of_the_operators() -> None:
+    inputs = Inputs({"n": 4}, {}, ())
+    assert Launches((launch("k"),)).given(inputs) is inputs
+    assert Launches((launch("k"),), scalars=(("kernel.m", 7),)).given(inputs).scalars == {"n": 4, "kernel.m": 7}
 
 
 class Residents:

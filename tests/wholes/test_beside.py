@@ -112,6 +112,23 @@ def product(out, x, y, rows, columns, depth, lead, BLOCK: tl.constexpr):
     tl.store(out + i[:, None] + j[None, :] * lead, sums.to(out.dtype.element_ty), mask=there)
 """
 
+DESCRIBED = (
+    TRITON
+    + """
+@triton.jit
+def described(out, x, y, columns, rows, depth, BLOCK: tl.constexpr):
+    of_x = tl.make_tensor_descriptor(x, [columns, depth], [depth, 1], [BLOCK, 32])
+    of_y = tl.make_tensor_descriptor(y, [rows, depth], [depth, 1], [BLOCK, 32])
+    of_out = tl.make_tensor_descriptor(out, [columns, rows], [rows, 1], [BLOCK, BLOCK])
+    i, j = tl.program_id(0) * BLOCK, tl.program_id(1) * BLOCK
+    sums = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for first in range(0, depth, 32):
+        b = of_y.load([j, first])
+        sums = tl.dot(of_x.load([i, first]), b.T, sums)
+    of_out.store([i, j], sums.to(out.dtype.element_ty))
+"""
+)
+
 GEMM = """question: Which?
 operator: gemm
 problem: {m: 640, n: 640, k: 640, alpha: 1.5}
@@ -284,3 +301,23 @@ def test_a_triton_function_beside_templates(folder):
     ]
     [*found] = judged(folder, TRITONS.replace("x: A, y: B", "x: B, y: A"))
     assert [bool(what) for _, what in found] == [True, False, True]
+
+
+@pytest.mark.skipif(find_triton() is None, reason="needs Triton")
+def test_descriptors_that_a_triton_function_makes(folder):
+    """They lie in memory that is given to each program; m and n end within a tile, and k within a step."""
+    (folder / "products.py").write_text(DESCRIBED)
+    text = """question: Which?
+operator: gemm
+problem: {m: 640, n: 640, k: 640, dtype: bfloat16, layout: tn}
+emulate: {m: 136, n: 72, k: 40}
+archs: [sm_90a]
+kernels:
+  - source: products.py:described
+    arguments: {out: C, x: B, y: A, columns: n, rows: m, depth: k}
+    parameters: {BLOCK: 64}
+    grid: ["ceil_div(n, BLOCK)", "ceil_div(m, BLOCK)"]
+"""
+    assert judged(folder, text) == [("described", "")]
+    [(_, found)] = judged(folder, text.replace("columns: n, rows: m", "columns: n - 8, rows: m"))
+    assert "got nan" in found

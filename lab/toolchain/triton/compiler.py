@@ -39,7 +39,8 @@ class Triton:
     """The toolchain, made by `find_triton`. Picklable. Its requests are those of `TritonSource`.
 
     A build's `launch` has `threads` (of a block), `dynamic_shared_bytes`, `cluster` (blocks), and `hidden_pointers`:
-    pointers behind the function's own arguments, which are null as long as the function needs no scratch memory.
+    pointers behind the function's own arguments, which are null, but for the first where the function needs global
+    memory of its own: `scratch_bytes` for each block, in which it keeps the tensor descriptors that it makes.
 
     Attributes:
         python: The Python that has Triton.
@@ -81,9 +82,6 @@ class Triton:
         with scratch("lab-triton-") as empty:
             folder = empty.resolve()
             made, log = _answer(self.python, source, request.arch, folder, command)
-        if made["scratch"]:
-            message = f"{source.function} needs {made['scratch']} bytes of global scratch; lab gives none"
-            raise CompileError(message, log, command)
         [entry] = [kernel for kernel in read_ptx(made["ptx"], request.name).kernels if kernel.name == made["name"]]
         cubin = base64.b64decode(made["cubin"])
         return Build(
@@ -102,6 +100,7 @@ class Triton:
                 "dynamic_shared_bytes": made["shared"],
                 "cluster": source.num_ctas,
                 "hidden_pointers": len(entry.parameters) - len(source.signature),
+                **({"scratch_bytes": made["scratch"]} if made["scratch"] else {}),
             },
         )
 
