@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import pytest
-from hgemm_cases import template
+from hgemm_cases import CUTLASS, cutlass_problems, template
 
 from lab.operators.builtin import operator
 from lab.stages.emulate import EmulationTask, emulate
@@ -15,21 +15,6 @@ from lab.toolchain.base import Build, CompileRequest
 from lab.toolchain.select import toolchain
 
 needs_cutlass = pytest.mark.skipif(locate.cutlass() is None, reason="CUTLASS's headers are not installed")
-SMALL = {"block_m": 64, "block_n": 64, "stages": 3, "schedule": "pingpong", "blocks": 2}
-SHARED = {"block_m": 128, "block_n": 64, "stages": 2, "schedule": "cooperative", "blocks": 4}
-SETTINGS = {
-    "ping-pong": (SMALL, {"dtype": "bfloat16"}),
-    "ping-pong, C of float32": ({**SMALL, "adds_c": True, "swizzle": 4}, {"dtype": "bfloat16", "out_dtype": "float32"}),
-    "ping-pong, deep": ({**SMALL, "block_m": 128, "block_k": 128, "stages": 2}, {"dtype": "float16", "layout": "tt"}),
-    "cooperative": ({**SHARED, "adds_c": True}, {"dtype": "bfloat16", "layout": "tn"}),
-    "cooperative, along m": ({**SHARED, "raster": "m", "swizzle": 2}, {"dtype": "float16", "layout": "nn"}),
-    "cooperative, no clusters": ({**SHARED, "cluster": 1, "blocks": 3}, {"dtype": "bfloat16", "layout": "nt"}),
-    "as it is": ({"blocks": 2}, {"dtype": "bfloat16"}),
-}
-"""Parameters and types."""
-
-POINTS = (((8, 1, 1), 1.0, 0.0, 0), ((264, 260, 136), -1.5, 0.0, 3), ((520, 130, 200), 2.0, 0.5, 8))
-"""Sizes, factors, and elements behind each column: blocks take several tiles, and go round their ring of stages."""
 
 
 def made(given, **values):
@@ -44,17 +29,15 @@ def compiled(source: str) -> Build:
 
 @needs_cutlass
 @pytest.mark.thorough  # NVRTC takes 25 to 35 s of processor time for each
-@pytest.mark.parametrize(("given", "types"), SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize(("given", "types"), CUTLASS.values(), ids=CUTLASS)
 def test_cutlass_is_right_and_clean(given, types):
-    for (m, n, k), alpha, beta, slack in POINTS:
-        shape = {"m": m, "n": n, "k": k, "alpha": alpha, "beta": beta if given.get("adds_c") else 0.0, **types}
-        whole = {key: -(-(made(given, **shape).problem[key] + slack) // 8) * 8 for key in ("lda", "ldb", "ldc")}
-        instance = made(given, **shape, **whole)
+    for problem in cutlass_problems(given, types):
+        instance = Instance.of(template("cutlass"), given, problem)
         assert (instance.unsupported(), instance.unmet()) == (None, None)
         built = compiled(instance.source)
-        done = emulate(EmulationTask(instance.launches, "gemm", instance.problem, 0, {}), built.ptx)
-        assert (done.unsupported, done.fault) == ("", ""), shape
-        assert done.verification.passed, f"{shape}: {done.verification}"
+        done = emulate(EmulationTask(instance.launches, "gemm", problem, 0, {}), built.ptx)
+        assert (done.unsupported, done.fault) == ("", ""), problem
+        assert done.verification.passed, f"{problem}: {done.verification}"
     assert ".extern .func" not in built.ptx  # with a call, each wgmma would be waited for
     assert "serialized" not in built.log
     assert all(one.spill_store_bytes == 0 for one in built.resources.values())

@@ -95,6 +95,39 @@ WARP_TYPES = (("float32", "float32", "tf32"), ("int8", "int32", ""))
 """What these multiply beside 16 bits, as in `NARROW`."""
 
 
+_TURNS: dict[str, Scalar] = {"block_m": 64, "block_n": 64, "stages": 3, "schedule": "pingpong", "blocks": 2}
+_SHARE: dict[str, Scalar] = {"block_m": 128, "block_n": 64, "stages": 2, "blocks": 4}
+CUTLASS: dict[str, tuple[dict[str, Scalar], dict[str, Scalar]]] = {
+    "ping-pong": (_TURNS, {"dtype": "bfloat16", "layout": "tn"}),
+    "ping-pong, C of float32": (
+        {**_TURNS, "adds_c": True, "swizzle": 4},
+        {"dtype": "bfloat16", "out_dtype": "float32", "layout": "tn"},
+    ),
+    "ping-pong, deep": (
+        {**_TURNS, "block_m": 128, "block_k": 128, "stages": 2},
+        {"dtype": "float16", "out_dtype": "bfloat16", "layout": "tt"},
+    ),
+    "cooperative": ({**_SHARE, "adds_c": True}, {"dtype": "bfloat16", "layout": "tn"}),
+    "cooperative, along m": ({**_SHARE, "raster": "m", "swizzle": 2}, {"dtype": "float16", "layout": "nn"}),
+    "cooperative, no clusters": ({**_SHARE, "cluster": 1, "blocks": 3}, {"dtype": "bfloat16", "layout": "nt"}),
+    "as it is": ({"blocks": 2}, {"dtype": "bfloat16", "layout": "tn"}),
+}
+"""Parameters of CUTLASS's kernel, and types and layout of its problems."""
+
+
+def cutlass_problems(given: Mapping[str, Scalar], types: Mapping[str, Scalar]) -> Iterator[GemmProblem]:
+    """Yield problems that CUTLASS computes: blocks take several tiles, and go round their ring of stages."""
+    gemm = operator("gemm")
+    for (m, n, k), alpha, beta, slack in (
+        ((8, 1, 1), 1.0, 0.0, 0),
+        ((264, 260, 136), -1.5, 0.0, 3),
+        ((520, 130, 200), 2.0, 0.5, 8),
+    ):
+        shape = {"m": m, "n": n, "k": k, "alpha": alpha, "beta": beta if given.get("adds_c") else 0.0, **types}
+        leading = {key: -(-(gemm.problem(shape)[key] + slack) // 8) * 8 for key in ("lda", "ldb", "ldc")}
+        yield gemm.problem({**shape, **leading})
+
+
 def narrow(given: dict[str, Scalar], dtype: str, usual: int = 64) -> dict[str, Scalar]:
     """Return parameters with tiles as deep in bytes as those of 16-bit elements, which are `usual` or given."""
     return {**given, "block_k": int(given.get("block_k", usual)) * 2 // ELEMENT_BYTES[dtype]}

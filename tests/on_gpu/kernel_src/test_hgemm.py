@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 from gpu_support import CHECK
-from hgemm_cases import SETTINGS, arch, problems, template
+from hgemm_cases import CUTLASS, SETTINGS, arch, cutlass_problems, problems, template
 
 from lab.gpu.process.job import Job
 from lab.hardware.gpus import from_description
 from lab.operators.builtin import operator
 from lab.templates.instance import Instance
 from lab.templates.launches import BuiltLaunch, Residency
+from lab.toolchain import locate
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.cache import Cache, default_folder
 from lab.toolchain.select import build, toolchain
@@ -32,13 +33,29 @@ def test_every_rung_is_right(session, name, given, layout, types):
         pytest.skip(f"{wanted} has instructions that {description.arch} does not have")
     dtype, out_dtype = types
     large = operator("gemm").problem({**LARGE, "layout": layout, "dtype": dtype, "out_dtype": out_dtype})
+    failures = failures_of(session, name, given, [*problems(name, layout, dtype, out_dtype), large], wanted)
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.skipif(locate.cutlass() is None, reason="CUTLASS's headers are not installed")
+@pytest.mark.parametrize(("given", "types"), CUTLASS.values(), ids=CUTLASS)
+def test_cutlass_is_right(session, given, types):
+    if session.start().arch != "sm_90":
+        pytest.skip("CUTLASS's kernel is for sm_90a")
+    large = operator("gemm").problem({**LARGE, "m": 1032, **types})
+    failures = failures_of(session, "cutlass", given, [*cutlass_problems(given, types), large], "sm_90a")
+    assert not failures, "\n".join(failures)
+
+
+def failures_of(session, name, given, problems, wanted):
+    """Compile a template for each problem, launch it, and say what went wrong."""
     failures = []
-    for problem in (*problems(name, layout, dtype, out_dtype), large):
+    for problem in problems:
         instance = Instance.of(template(name), given, problem)
         request = CompileRequest(instance.source, "kernel.cu", wanted)
         built = build(toolchain("nvrtc"), request, Cache(default_folder()))
-        known = BuiltLaunch.of(built.build, Residency(from_description(description), built.build.resources))
-        job = Job(name, built.build.cubin, instance.launches.built(known), "gemm", problem)
-        failure = session.run(job, CHECK).failure
+        residency = Residency(from_description(session.start()), built.build.resources)
+        launches = instance.launches.built(BuiltLaunch.of(built.build, residency))
+        failure = session.run(Job(name, built.build.cubin, launches, "gemm", problem), CHECK).failure
         failures += [f"{problem}: {failure.stage}: {failure.reason}"] if failure else []
-    assert not failures, "\n".join(failures)
+    return failures
