@@ -12,6 +12,7 @@ error: without it, NVRTC would look for the file on the disk, from the root fold
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -65,12 +66,15 @@ class Headers:
             beside: Folder of the header that includes it in quotes.
         """
         for root, folder in self._folders():
-            own = [beside] if beside is not None and beside.is_relative_to(folder) else []
-            for place in (*own, *roots(folder)):
-                path = place / name
+            real, places = _places(folder)
+            own = [str(beside)] if beside is not None and beside.is_relative_to(folder) else []
+            for place in (*own, *places):
+                path = os.path.join(place, name)  # noqa: PTH118 - of 400 headers, paths as objects would take half a second
                 with suppress(OSError):  # too long a name
-                    if path.is_file() and path.resolve().is_relative_to(folder.resolve()):
-                        return f"{root}/{path.resolve().relative_to(folder.resolve()).as_posix()}"
+                    if os.path.isfile(path):  # noqa: PTH113
+                        found = Path(os.path.realpath(path))
+                        if found.is_relative_to(real):
+                            return f"{root}/{found.relative_to(real).as_posix()}"
         return None
 
     def path(self, name: str) -> Path:
@@ -80,6 +84,12 @@ class Headers:
     def _folders(self) -> list[tuple[str, Path]]:
         named = ((ROOT, self.cuda), (CUTLASS_ROOT, self.cutlass))
         return [(root, folder) for root, folder in named if folder is not None]
+
+
+@functools.cache  # as `_header`
+def _places(folder: Path) -> tuple[Path, tuple[str, ...]]:
+    """Return a folder without symbolic links, and its include path."""
+    return folder.resolve(), tuple(str(root) for root in roots(folder))
 
 
 def roots(folder: Path) -> tuple[Path, ...]:
@@ -132,8 +142,8 @@ def embed(source: str, name: str, own: Mapping[str, str], folders: Headers) -> E
             key: _rewritten(text, key or name, own, folders, pending=pending, in_memory=in_memory)
             for key, text in texts.items()
         }
-        reached = _reached(pending, folders, in_memory)
-        if not any(_MACRO_INCLUDE.search(text) for text in reached.values()):
+        reached, whole = _reached(pending, folders, in_memory)
+        if whole:
             break
     missing = {key: text for _, nowhere in found.values() for key, text in nowhere.items()}
     given = {f"/{key}": text for key, (text, _) in found.items() if key}
@@ -146,17 +156,21 @@ def includes_cutlass(given: Embedded) -> bool:
     return any(name.startswith(f"{CUTLASS_ROOT}/") for name in given.texts)
 
 
-def _reached(pending: list[str], folders: Headers, in_memory: tuple[str, ...]) -> dict[str, str]:
-    """Return the texts of headers, and of those that they include, up to the first that includes a macro's name."""
+def _reached(pending: list[str], folders: Headers, in_memory: tuple[str, ...]) -> tuple[dict[str, str], bool]:
+    """Return the texts of headers and of those that they include, and whether these are all.
+
+    They are not where CUDA's headers are asked for and one includes a file whose name is a macro, at which this ends.
+    """
     reached: dict[str, str] = {}
     while pending:
-        header = pending.pop()
-        if header not in reached:
-            reached[header], further = _header(folders, header, in_memory)
-            if ROOT in in_memory and _MACRO_INCLUDE.search(reached[header]):
-                break
-            pending.extend(further)
-    return reached
+        name = pending.pop()
+        if name not in reached:
+            header = _header(folders, name, in_memory)
+            reached[name] = header.text
+            if ROOT in in_memory and header.includes_macro:
+                return reached, False
+            pending.extend(header.includes)
+    return reached, True
 
 
 def _with_standard(texts: Mapping[str, str], folders: Headers) -> dict[str, str]:
@@ -240,9 +254,24 @@ def _line(text: str, position: int) -> int:
     return int(told[-1][1]) + before.count("\n", told[-1].end())
 
 
-@functools.cache  # headers do not change while the process lives, and reading all of them takes 15 ms
-def _header(folders: Headers, name: str, in_memory: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return the text of a header with its include lines rewritten, and the headers that it includes."""
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """A header that is passed in memory.
+
+    Attributes:
+        text: The text, with its include lines rewritten.
+        includes: The names of the headers that it includes.
+        includes_macro: Whether it includes a file whose name is a macro.
+    """
+
+    text: str
+    includes: tuple[str, ...]
+    includes_macro: bool
+
+
+@functools.cache  # headers do not change while the process lives, and reading all of them takes a quarter of a second
+def _header(folders: Headers, name: str, in_memory: tuple[str, ...]) -> _Header:
+    """Read a header."""
     path = folders.path(name)
     text, found = path.read_text(errors="replace"), list[str]()
     if name.startswith(f"{CUTLASS_ROOT}/"):
@@ -257,7 +286,8 @@ def _header(folders: Headers, name: str, in_memory: tuple[str, ...]) -> tuple[st
         found.append(header)
         return f'{match[1]}"{header}"'
 
-    return _INCLUDE.sub(replace, text), tuple(found)
+    text = _INCLUDE.sub(replace, text)
+    return _Header(text, tuple(found), bool(_MACRO_INCLUDE.search(text)))
 
 
 def _preferred(get: str) -> str:
