@@ -46,11 +46,13 @@ class Grid:
         if len(self.times) != len(self.sizes) or any(len(row) != len(self.kernels) for row in self.times):
             accepted = f"{len(self.sizes)} rows of {len(self.kernels)} times"
             raise UserError("the grid's times do not fit its sizes and kernels", key="times", accepted=accepted)
-        for size, row in zip(self.sizes, self.times, strict=True):
+        times = np.array(self.times, dtype=np.float64)
+        nothing, wrong = np.isnan(times).all(axis=1), ((times <= 0) | np.isinf(times)).any(axis=1)
+        for i, (size, row) in enumerate(zip(self.sizes, self.times, strict=True)):
             check_size(*size)
-            if all(map(math.isnan, row)):
+            if nothing[i]:
                 raise UserError("no kernel was measured at a size", key="times", found=size, accepted="at least one")
-            if any(t <= 0 or math.isinf(t) for t in row):
+            if wrong[i]:
                 accepted = "ms above 0, or NaN where a kernel was not measured"
                 raise UserError(f"a time at {size} is not valid", key="times", found=row, accepted=accepted)
 

@@ -13,7 +13,7 @@ another kernel runs in its place, so over all sizes of a leaf it may look like t
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -292,11 +292,11 @@ class _Costs:
 
     def total(self) -> Floats:
         """Return what each kernel loses as the pick of all sizes; infinity where it may not be that."""
-        return self._allowed(self.losses.sum(axis=0), self.gains.sum(axis=0))
+        return self._allowed(self.losses.sum(axis=0), self.gains.sum)
 
     def running(self) -> Floats:
         """Return the same for the first size alone, the first two, and so on."""
-        return self._allowed(np.cumsum(self.losses, axis=0), np.cumsum(self.gains, axis=0))
+        return self._allowed(self.losses.cumsum(axis=0), self.gains.cumsum)
 
     def lost_where_taken(self, kernel: int) -> float:
         """Return what a kernel loses on average at the sizes that kernels with requirements take; 0 without any.
@@ -305,9 +305,9 @@ class _Costs:
         """
         return float(self.losses[self.taken, kernel].mean()) if self.taken.any() else 0.0
 
-    def _allowed(self, lost: Floats, gained: Floats) -> Floats:
+    def _allowed(self, lost: Floats, gained: Callable[[int], Floats]) -> Floats:
         if self.partial:
-            lost[..., self.partial] = np.where(gained > 0, lost[..., self.partial], np.inf)
+            lost[..., self.partial] = np.where(gained(0) > 0, lost[..., self.partial], np.inf)
         return lost
 
 
@@ -403,11 +403,11 @@ def _cut(places: _Places, points: NDArray[np.intp], costs: _Costs) -> tuple[int,
     best: tuple[float, int, int, int] | None = None
     for axis in range(places.along.shape[1]):
         there = places.along[points, axis]
-        order = np.argsort(there, kind="stable")
-        along = there[order]
-        last = np.flatnonzero(along[:-1] < along[1:])  # of the points below a possible threshold
-        if not last.size:
+        if there.min() == there.max():
             continue
+        order = there.argsort(kind="stable")
+        along = there[order]
+        (last,) = (along[:-1] < along[1:]).nonzero()  # of the points below a possible threshold
         ordered = costs.at(order)
         below = ordered.running()[last].min(axis=1)
         rest = ordered.at(slice(None, None, -1)).running()[::-1][last + 1].min(axis=1)
