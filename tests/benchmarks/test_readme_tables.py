@@ -11,8 +11,12 @@ def readme_tables(benchmark_script):
 
 
 def test_the_readme_has_todays_tables(readme_tables, root):
-    readme = (root / "README.md").read_text()
-    assert readme_tables.filled(readme, readme_tables.tables()) == readme
+    made, readme = readme_tables.tables(), (root / "README.md").read_text()
+    assert all(text.count("\n") >= 4 for text in made.values())  # a head, a rule, two rows
+    for name, text in made.items():
+        shown = f"{readme_tables.START.format(name)}{text}{readme_tables.END}"
+        assert shown in readme, "run: python benchmarks/readme_tables.py"
+    assert readme_tables.filled(readme, made) == readme
 
 
 def test_only_what_stands_between_the_markers_is_replaced(readme_tables):

@@ -41,6 +41,7 @@ def compile_text(text: str, *options: str, arch: str = "compute_90") -> str:
     return _compiled(text, *options, arch=arch)[0]
 
 
+@lru_cache(maxsize=8)  # a test launches one source at several sizes
 def _compiled(text: str, *options: str, arch: str) -> tuple[str, str]:
     """The PTX, and what NVRTC says."""
     if names_cutlass(text):  # lab finds these headers and knows what they need
@@ -64,13 +65,11 @@ def _compiled(text: str, *options: str, arch: str) -> tuple[str, str]:
     return ptx.decode().rstrip("\0"), log.decode().rstrip("\0")
 
 
-@lru_cache(maxsize=4)
 def ptx_of(text: str) -> str:
     """The PTX of CUDA source as the bench makes it, without the machine code, which takes half of NVRTC's time."""
     return compile_text(text, "--generate-line-info")
 
 
-@lru_cache(maxsize=4)
 def quiet_ptx_of(text: str) -> str:
     """The PTX of a template's source, of which NVRTC warns of nothing: a warning stands on every page of a run."""
     ptx, log = _compiled(text, "--generate-line-info", arch="compute_90")

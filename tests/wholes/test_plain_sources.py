@@ -20,9 +20,9 @@ def test_a_file_with_host_code_is_an_experiment(name, tmp_path):
     experiment = load(write(name, tmp_path))
     points = expand(experiment).points
     assert len(points) == 2
-    for planned in plan(experiment, points, [toolchain("nvrtc")], ["sm_90"]):
+    both = plan(experiment, points, [toolchain("nvrtc")], ["sm_90"])
+    for planned, outcome in zip(both, build([build_task(one) for one in both]), strict=True):
         assert "int main" not in planned.request.source
-        (outcome,) = build([build_task(planned)])
         assert isinstance(outcome, Built), outcome
         context = FlowContext(experiment, None, emulate=True)
         variant = flow.inspect(context, planned, outcome, None)

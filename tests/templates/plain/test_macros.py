@@ -67,10 +67,11 @@ def test_macros_do_not_reach_cudas_headers(header, quotes):
 extern "C" __global__ void k(T *p) {{ *p = pad + N + min + value + _A + dim + size + type(3); }}
 """
     try:
-        compiler.compile(CompileRequest(f"#include <{header}>\n", "k.cu", "sm_90"))
+        ptx = built(compiler, text, CLASHES).ptx
     except CompileError as error:
-        pytest.skip(f"this machine lacks the header: {error}")
-    ptx = built(compiler, text, CLASHES).ptx
+        if "could not open source file" in str(error):
+            pytest.skip(f"this machine lacks the header: {error}")
+        raise
     assert str(0x41F00000) in ptx  # 30, as a float
     options = tuple(f"-D{name}={value}" for name, value in CLASHES.items())
     with pytest.raises(CompileError):  # what the shield is for
