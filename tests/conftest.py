@@ -35,7 +35,8 @@ from lab.runs import ahead, services
 from lab.store.database import Store
 
 ROOT = Path(__file__).parents[1]
-SUPPORT = str(Path(__file__).parent / "support")
+TESTS = Path(__file__).parent
+SUPPORT = str(TESTS / "support")
 sys.path.insert(0, SUPPORT)  # what the tests of several rooms share; worker processes must find it, too
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [SUPPORT, os.environ.get("PYTHONPATH")]))
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else a hundred processes compile all of lab, 2 s each
@@ -44,6 +45,15 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else a hundred processes comp
 SPENT = "processor seconds"
 _before = [0.0]
 """Processor time of this process and its ended children at the latest report."""
+
+
+DEAR = ("kernel_src", "wholes", "toolchain", "templates")
+"""Rooms whose tests take seconds."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the dearest tests: towards the end a process then has short ones left for another that is idle."""
+    items.sort(key=lambda item: item.path.relative_to(TESTS).parts[0] not in DEAR)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
