@@ -33,26 +33,26 @@ def executed(instance, text, arch):
 
 
 def settings():
-    """Every rung's first setting with all layouts, further ones with one in turn; and which points each sees.
+    """The first setting of every rung with two layouts, further ones with one in turn; and which points each sees.
 
-    Types take turns, too. The other types, and another layout of further settings, are thorough. The points take turns
-    with the layouts: a rung sees each point in two layouts or more, of which one transposes A and one does not; a
-    further setting sees every second point. The other points execute the same text of a template once
-    more, so these are thorough.
+    The two layouts transpose each operand once; rungs take turns with the pairs of layouts. Types take turns, too. The
+    points take turns with the layouts: a rung sees each point once, and a further setting every second one. The other
+    layouts, types and points execute the same text of a template once more, so these are thorough.
     """
     seen = set()
     for number, (key, (name, given)) in enumerate(SETTINGS.items()):
-        layouts = (("nn", "tt"), ("nt", "tn"))[number % 2] if name in seen else LAYOUTS
+        pair = (("nn", "tt"), ("nt", "tn"))[number % 2]
+        layouts = pair if name in seen else LAYOUTS
         seen.add(name)
         for place, layout in enumerate(layouts):
             for turn, types in enumerate(TYPES):
-                further = len(layouts) < len(LAYOUTS) and place != number // 2 % 2
-                in_turn = turn == (number + place) % len(TYPES) and not further
+                left_out = place != number // 2 % 2 if layouts == pair else layout not in pair
+                in_turn = turn == (number + place) % len(TYPES) and not left_out
                 case, shown = (name, given, layout, types), f"{key}-{layout}-{'-'.join(types)}"
                 if not in_turn:
                     yield pytest.param(*case, ALL_POINTS, id=shown, marks=pytest.mark.thorough)
                     continue
-                half = (place + number // 2 if layouts == LAYOUTS else number) % 2
+                half = (pair.index(layout) + number // 2 if layouts == LAYOUTS else number) % 2
                 yield pytest.param(*case, HALVES[half], id=shown)
                 yield pytest.param(*case, HALVES[1 - half], id=f"{shown}-other points", marks=pytest.mark.thorough)
 
@@ -130,8 +130,15 @@ def test_the_first_rungs_run_from_ampere_on(name, layout):
     assert done.verification.passed
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("block_k", [16, 32, 64])
+def depths_and_layouts():
+    """Depths of a tile take turns with the pairs of layouts that transpose each operand once."""
+    for number, block_k in enumerate((16, 32, 64)):
+        for layout in LAYOUTS:
+            marks = [] if layout in (("nn", "tt"), ("nt", "tn"))[number % 2] else [pytest.mark.thorough]
+            yield pytest.param(block_k, layout, id=f"{block_k}-{layout}", marks=marks)
+
+
+@pytest.mark.parametrize(("block_k", "layout"), list(depths_and_layouts()))
 def test_no_two_rows_of_a_matrix_share_banks(layout, block_k):
     problem = operator("gemm").problem({"m": 64, "n": 64, "k": 64, "dtype": "float16", "layout": layout})
     given = {"block_m": 64, "block_n": 64, "warp_m": 32, "warp_n": 32, "block_k": block_k}

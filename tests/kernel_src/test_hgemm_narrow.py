@@ -15,9 +15,10 @@ GEMM = operator("gemm")
 
 
 def settings():
-    """Every setting; types take turns, and each other one is thorough.
+    """Every second setting, and those that promote; types take turns, and each other one is thorough.
 
-    The points take turns with the settings, as in test_hgemm.py: the others execute the same text once more.
+    The other settings differ as they do with 16 bits, in test_hgemm.py; they are thorough. So are the points that do
+    not take turns with the settings, which execute the same text once more.
     """
     for number, (key, (name, given)) in enumerate(WGMMA.items()):
         for turn, types in enumerate(NARROW):
@@ -25,8 +26,9 @@ def settings():
             if turn != number % len(NARROW):
                 yield pytest.param(*case, ALL_POINTS, id=shown, marks=pytest.mark.thorough)
                 continue
-            yield pytest.param(*case, HALVES[number % 2], id=shown)
-            yield pytest.param(*case, HALVES[1 - number % 2], id=f"{shown}-other points", marks=pytest.mark.thorough)
+            half, marks = number // 2 % 2, [pytest.mark.thorough] if number % 2 else []
+            yield pytest.param(*case, HALVES[half], id=shown, marks=marks)
+            yield pytest.param(*case, HALVES[1 - half], id=f"{shown}-other points", marks=pytest.mark.thorough)
     for number, (key, (name, given)) in enumerate(PROMOTED.items()):
         for turn, dtype in enumerate(("float8_e4m3fn", "float8_e5m2")):
             marks = [] if turn == number % 2 else [pytest.mark.thorough]
@@ -35,18 +37,22 @@ def settings():
 
 
 def turned():
-    """Layouts that have an operand along m or n, with types in turn; the others are thorough."""
+    """Layouts that have an operand along m or n, with types and points in turn; the others are thorough."""
     for number, layout in enumerate(("nn", "nt", "tt")):
         for turn, types in enumerate(NARROW):
-            marks = [] if turn == (2 * number) % len(NARROW) else [pytest.mark.thorough]
-            yield pytest.param(layout, types, id=f"{layout}-{'-'.join(types[:2])}", marks=marks)
+            in_turn = turn == (2 * number) % len(NARROW)
+            shown, marks = f"{layout}-{'-'.join(types[:2])}", [] if in_turn else [pytest.mark.thorough]
+            yield pytest.param(layout, types, HALVES[number % 2] if in_turn else ALL_POINTS, id=shown, marks=marks)
+            if in_turn:
+                other = HALVES[1 - number % 2]
+                yield pytest.param(layout, types, other, id=f"{shown}-other points", marks=pytest.mark.thorough)
 
 
-@pytest.mark.parametrize(("layout", "types"), list(turned()))
-def test_operands_that_do_not_lie_along_k_are_transposed_first(layout, types):
+@pytest.mark.parametrize(("layout", "types", "points"), list(turned()))
+def test_operands_that_do_not_lie_along_k_are_transposed_first(layout, types, points):
     name, given = WGMMA["epilogue"]
     ptx = ""
-    for aligned in problems(name, layout, *types):
+    for aligned in problems(name, layout, *types, points=points):
         # no column of such an operand need begin at a multiple of 16 bytes
         loose = {key for key, letter, lies in zip(("lda", "ldb"), layout, "nt", strict=True) if letter == lies}
         problem = GEMM.problem({**aligned, **{key: aligned[key] + 1 for key in loose}})

@@ -63,6 +63,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Scalar]]] = {
     "staged, shifted": ("staged", {"threads": 64, "items": 4, "stages": 2, "shifted": True, "persistent": 3}),
     "twice, shifted": ("twice", {"threads": 64, "cluster": 2, "unroll": 1, "shifted": True, "persistent": 6}),
 }
+TYPES = ("float32", "float16", "bfloat16")
 SIZES: list[dict[str, Scalar]] = [
     {"m": 1, "n": 1},
     {"m": 23, "n": 7, "values": "special"},
@@ -94,24 +95,23 @@ def executed(name, given, problem):
 
 
 def variants_and_types():
-    """Each template's first variant with every size in float32, its further ones with every second size in turn.
+    """Each template's first variant with every size in float32; the others with a type and every second size in turn.
 
-    The first variant executes the same template at the sizes that a further one leaves out; these are thorough.
-    The types of 16 bits, which differ in how values are converted, take turns with the variants, and these with the
-    sizes, of which each sees every second one.
+    The types of 16 bits differ in how values are converted; those with vectors of eight take turns with these alone.
+    What is thorough executes the same text of a template once more, with another type or at the other sizes.
     """
     known = set()
     for number, (variant, (template, _)) in enumerate(VARIANTS.items()):
-        for half in range(2) if template in known else ():
-            marks = [pytest.mark.thorough] if (number + half) % 2 else []
-            yield pytest.param(variant, "float32", SIZES[half::2], id=f"{variant}-float32-{half}", marks=marks)
-        if template not in known:
+        first = template not in known
+        if first:
             yield pytest.param(variant, "float32", SIZES, id=f"{variant}-float32")
-        known.add(template)
-        for i, dtype in enumerate(("float16", "bfloat16")):
+        types = TYPES[1:] if first or "vectors of eight" in variant else TYPES
+        for dtype in TYPES[1:] if first else TYPES:
             for half in range(2):
-                marks = [] if (number + i) % 2 and (number // 2 + half) % 2 else [pytest.mark.thorough]
+                in_turn = dtype == types[number % len(types)] and half == number // 2 % 2
+                marks = [] if in_turn else [pytest.mark.thorough]
                 yield pytest.param(variant, dtype, SIZES[half::2], id=f"{variant}-{dtype}-{half}", marks=marks)
+        known.add(template)
 
 
 @pytest.mark.parametrize(("variant", "dtype", "sizes"), list(variants_and_types()))
@@ -136,9 +136,9 @@ def test_every_template_compiles_without_warnings_and_is_right_and_clean(variant
     [
         ("naive", {}),
         ("fused", {"threads": 256, "items": 1}),
-        ("fused", {"threads": 32, "rows_per_block": 4, "items": 7}),
+        pytest.param("fused", {"threads": 32, "rows_per_block": 4, "items": 7}, marks=pytest.mark.thorough),
         ("staged", {"threads": 128, "items": 2, "persistent": 132}),
-        ("twice", {"threads": 256}),
+        pytest.param("twice", {"threads": 256}, marks=pytest.mark.thorough),  # 3 s, and nothing is new about its size
     ],
 )
 def test_1823_by_781(name, given):

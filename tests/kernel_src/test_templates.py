@@ -226,21 +226,26 @@ def assembled_ptx_of(source):
 def settings_and_layouts():
     """Every setting with its layouts, types, and the share of sizes that it sees: one of eight.
 
-    A template's own setting and those of `TILES` see all four layouts. Each further setting, and CUTLASS's, sees one
-    with float32, and with float64 another one that transposes the other operands; settings take turns with all four,
-    and with the sizes.
-    With float64 every setting sees one layout. What is left to the thorough tests executes the same text of a template
-    once more: the other layouts with float64, the second layout with float32 of a further setting, and the other half
-    of the sizes where a setting sees all layouts.
+    With float32, a template's own setting and those of `TILES` see two layouts, which transpose each operand once; with
+    float64 every second one sees one of the other two. Each further setting sees one layout with float32, and with
+    float64 another one that transposes the other operands; of CUTLASS's two settings, which take 3 s to compile, each
+    sees one type. Settings take turns with all four layouts, and with the sizes. What is left to the thorough tests
+    executes the same text of a template once more: with the other layouts, and with the other half of the sizes where
+    a setting is not a further one.
     """
     pairs = (("nn", "tt"), ("nt", "tn"))
     for number, (key, (name, given)) in enumerate(zip(IDS, VARIANTS, strict=True)):
-        further = key in SGEMM or key in TENSILE or key in FURTHER or key in THIN or name == CUTLASS  # 3 s to compile
+        further = key in SGEMM or key in TENSILE or key in FURTHER or key in THIN or name == CUTLASS
         for layout in pairs[number % 2] if further else LAYOUTS:
             share = LAYOUTS.index(layout) + 4 * (number // 2 % 2)
             for dtype in ("float32", "float64"):
-                first = layout == pairs[number % 2][number // 2 % 2]
-                rare = not first if dtype == "float64" else further and first
+                if further:
+                    first = layout == pairs[number % 2][number // 2 % 2]
+                    rare = first == (dtype == "float32") or (name == CUTLASS and (dtype == "float32") == (given == {}))
+                elif dtype == "float32":
+                    rare = layout not in pairs[number % 2]
+                else:
+                    rare = number % 2 == 1 or layout != pairs[1][number // 2 % 2]
                 marks = [pytest.mark.thorough] if rare else []
                 yield pytest.param(name, given, layout, dtype, share, id=f"{key}-{layout}-{dtype}", marks=marks)
                 if not further:
@@ -265,8 +270,15 @@ def test_every_template_is_right_and_clean(name, given, layout, dtype, share):
         assert done.verification.passed
 
 
-@pytest.mark.parametrize("layout", ["nn", "tt", "tn"])
-@pytest.mark.parametrize("ways", TRANSPOSED.values(), ids=TRANSPOSED)
+def transposed():
+    """Each way with the layouts that transpose one operand, and with the one that transposes both where both differ."""
+    for shown, ways in TRANSPOSED.items():
+        for layout in ("nn", "tt", "tn"):
+            marks = [pytest.mark.thorough] if (layout == "tn") != (shown == "both") else []
+            yield pytest.param(ways, layout, id=f"{shown}-{layout}", marks=marks)
+
+
+@pytest.mark.parametrize(("ways", "layout"), list(transposed()))
 def test_transposed_operands_are_read_right(ways, layout):
     given = {"work_group_0": 8, "work_group_1": 8, "thread_tile_0": 4, "thread_tile_1": 4}
     for operand, transposed in (("a", layout[0] == "t"), ("b", layout[1] == "n")):
