@@ -242,14 +242,14 @@ class BatchClocks:
 
     def _known(self, know: NDArray[Any], stamps: Stamps, who: Indices) -> Mask:
         known: Mask = np.zeros(len(stamps), np.bool_)
-        held = know[who + self.base]
-        groups: dict[int, list[int]] = {}
-        for i, one in enumerate(held.tolist()):
-            if one is not None:
-                groups.setdefault(id(one), []).append(i)
-        for positions in groups.values():
-            at = np.array(positions)
-            known[at] = held[positions[0]].covers(stamps[at], self.launch.padded)
+        threads, place = np.unique(who, return_inverse=True)  # far fewer than accesses
+        groups: dict[int, int] = {}
+        held = know[threads + self.base].tolist()
+        group = np.array([groups.setdefault(id(one), len(groups)) for one in held], np.int64)[place]
+        order = group.argsort(kind="stable")
+        for at in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+            if len(at) and (one := held[place[at[0]]]) is not None:
+                known[at] = one.covers(stamps[at], self.launch.padded)
         return known
 
     def closeness(self, one: Indices, two: Indices) -> NDArray[np.int64]:
