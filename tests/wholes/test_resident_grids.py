@@ -45,8 +45,7 @@ H200_SMS = 132
 
 
 @pytest.fixture
-def read(tmp_path, monkeypatch):
-    monkeypatch.setenv("LAB_CACHE_DIR", str(tmp_path / "cache"))
+def read(tmp_path):
     (tmp_path / "k.cu").write_text(SOURCE)
 
     def read(text=FILE, rooms="[256]"):
