@@ -22,6 +22,7 @@ from lab.base.expressions import Scalar
 from lab.base.structures import is_structure, members_of
 from lab.emulator.results import FindingKind
 from lab.experiment.model import Experiment
+from lab.experiment.space import Point
 from lab.experiment.variants import Planned
 from lab.gpu.process.cards import Ran
 from lab.gpu.process.job import Job, Policy
@@ -156,8 +157,16 @@ def argument_mistake(
             by_name=template.declares.launches is None,
         )
         if mistake is not None:
-            return mistake
+            return mistake if isinstance(computed, Declared) else _beside(context.experiment, point, mistake)
     return None
+
+
+def _beside(experiment: Experiment, point: Point, mistake: UserError) -> UserError:
+    """The same mistake with its place among the kernels of an experiment with an operator."""
+    place = [kernel.name for kernel in experiment.kernels].index(point.kernel.name)
+    if len(experiment.problems) > 1:
+        mistake.suggestion = f"constraints say for which problems a kernel is; this one is {point.problem.label}"
+    return mistake.below(f"kernels[{place}]")
 
 
 def _bound(template: PlainTemplate, launches: Launches) -> Iterator[tuple[str, Argument]]:

@@ -291,6 +291,19 @@ def test_what_is_wrong_is_found(folder, old, new, part):
     assert part in found
 
 
+def test_an_array_of_another_type_is_a_mistake_of_the_entry(folder):
+    text = GEMM.replace("TILE: [32, 64]", "TILE: 32").replace("alpha: 1.5", "dtype: [float32, float64]")
+    text = text.replace("  - template: gemm/v1_coalesced.cu.j2\n", "")
+    assert [bool(found) for _, found in judged(folder, text)] == [False, True]
+    found = judged(folder, text)[1][1]
+    assert "e.yaml:9" in found
+    assert "out, has elements of type float64 here, but the kernel takes float *" in found
+    assert "key: kernels[0].arguments" in found
+    assert "suggestion: constraints say for which problems a kernel is; this one is dtype=float64" in found
+    constrained = text + '    constraints: [dtype == "float32"]\n'
+    assert judged(folder, constrained) == [("product dtype=float32", "")]
+
+
 @pytest.mark.skipif(find_triton() is None, reason="needs Triton")
 def test_a_triton_function_beside_templates(folder):
     """Its arguments have the types of the problem's arrays."""
