@@ -255,3 +255,21 @@ def test_one_problem_of_each_kind_is_asked(read, monkeypatch):
     assert [one.arrays["C"] for _, one in offered(experiment.operator, experiment.problems)] == [
         "float16", "float32"
     ] * 2  # fmt: skip
+
+
+def test_the_page_on_kernels_shows_an_experiment(root):
+    page = (root / "docs" / "your-kernel.md").read_text()
+    section = page.partition("## Beside an operator's kernels")[2]
+    shown = section.partition("```yaml\n")[2].partition("```")[0]
+    experiment = from_text(f"question: Which?\n{shown}", root / "experiments" / "shown.yaml")
+    assert [kernel.name for kernel in experiment.kernels] == ["v9_pingpong", "Triton"]
+    assert {point.kernel.name for point in expand(experiment).points} == {"v9_pingpong", "Triton"}
+
+
+def test_the_experiment_on_triton_has_every_kernel_at_every_size(root):
+    experiment = from_text(
+        (root / "experiments" / "hgemm_triton.yaml").read_text(), root / "experiments" / "hgemm_triton.yaml"
+    )
+    names = [kernel.name for kernel in experiment.kernels]
+    points = {(point.kernel.name, point.problem.values["m"]) for point in expand(experiment).points}
+    assert points == {(name, m) for name in names for m in (2048, 4096, 8192)}
