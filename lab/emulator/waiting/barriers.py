@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -29,6 +29,7 @@ class BarrierForm:
         reduction: `popc`, `and`, `or`, or None.
         result: Operand that receives the reduction.
         predicate: Operand that is reduced.
+        aligned: All threads of a warp execute this same instruction, as `__syncthreads()` wants of the whole block.
     """
 
     barrier: str
@@ -37,10 +38,17 @@ class BarrierForm:
     reduction: str | None = None
     result: str = ""
     predicate: str = ""
+    aligned: bool = True
 
 
 def form_of(opcode: str, operands: tuple[str, ...]) -> BarrierForm | None:
     """Read a barrier instruction; return None where the form is not known."""
+    form = _form_of(opcode, operands)
+    free = opcode.startswith("barrier.") and "aligned" not in opcode.split(".")
+    return replace(form, aligned=False) if form is not None and free else form
+
+
+def _form_of(opcode: str, operands: tuple[str, ...]) -> BarrierForm | None:
     parts = [part for part in opcode.split(".")[1:] if part not in ("cta", "aligned")]
     if parts == ["sync"] and operands:
         return BarrierForm(operands[0], operands[1] if len(operands) > 1 else None, waits=True)
@@ -187,7 +195,7 @@ class Barriers:
             if barrier.arrived < size:
                 detail = f"only {barrier.arrived} of the block's {size} threads arrive; the others have ended"
                 self._complain(first, detail)
-            elif len({arrival.position for arrival in barrier.arrivals}) > 1:
+            elif len({arrival.position for arrival in barrier.arrivals if arrival.form.aligned}) > 1:
                 self._complain(first, "threads of one block wait at different barrier instructions")
         elif barrier.arrived > barrier.expected:
             detail = f"{barrier.arrived} threads arrive at once, and {barrier.expected} complete this barrier"

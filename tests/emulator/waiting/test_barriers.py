@@ -25,7 +25,7 @@ READ = "ld.shared.u32 %o0, [%r3];"
         (
             "barrier.cta.red.or.pred",
             ("%p1", "0", "!%p0"),
-            BarrierForm("0", None, waits=True, reduction="or", result="%p1", predicate="!%p0"),
+            BarrierForm("0", None, waits=True, reduction="or", result="%p1", predicate="!%p0", aligned=False),
         ),
         ("bar.arrive", ("1",), None),
         ("bar.sync", (), None),
@@ -95,6 +95,15 @@ def test_threads_that_do_not_meet(body, detail):
     assert finding.kind == "barrier-divergence"
     assert detail in finding.detail
     assert finding.text.startswith("bar.sync")
+
+
+@pytest.mark.parametrize(("one", "other"), [("barrier.sync", "barrier.sync"), ("barrier.cta.sync", "bar.sync")])
+def test_warps_may_wait_at_different_barriers_that_are_not_aligned(one, other):
+    """Triton's warps that fetch and those that multiply meet so."""
+    body = f"setp.lt.u32 %p0, %r0, 64; @%p0 bra A;\n{one} 1;\nbra E;\nA:\n{other} 1;\nE:\n"
+    emulation, found = execute(SHARED + body + READ, block=128)
+    assert emulation.clean, emulation.findings
+    np.testing.assert_array_equal(found, np.arange(128) ^ 32)
 
 
 def test_a_count_is_extended_to_a_wide_register():
