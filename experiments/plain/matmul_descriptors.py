@@ -18,18 +18,21 @@ def matmul(
     GROUP: tl.constexpr,
     FLATTEN: tl.constexpr,
     HALVES: tl.constexpr,
+    SPECIALISE: tl.constexpr = 0,
 ):
     """Compute c = a b^T, row-major: a is m x k, b n x k, c m x n. Tiles are walked in bands of GROUP rows of tiles.
 
-    With HALVES, a tile of c is stored as two, one after the other. The descriptors lie in memory that Triton asks its
-    launcher for.
+    With HALVES, a tile of c is stored as two, one after the other. With SPECIALISE and num_warps = 4, four warps fetch
+    tiles and twice four multiply them. The descriptors lie in memory that Triton asks its launcher for.
     """
     rows_of_a = tl.make_tensor_descriptor(a, [m, k], [k, 1], [BLOCK_M, BLOCK_K])
     rows_of_b = tl.make_tensor_descriptor(b, [n, k], [k, 1], [BLOCK_N, BLOCK_K])
     part: tl.constexpr = BLOCK_N // 2 if HALVES else BLOCK_N
     rows_of_c = tl.make_tensor_descriptor(c, [m, n], [n, 1], [BLOCK_M, part])
     tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
-    for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, tl.num_programs(0), flatten=FLATTEN):
+    for tile in tl.range(
+        tl.program_id(0), tiles_m * tiles_n, tl.num_programs(0), flatten=FLATTEN, warp_specialize=SPECIALISE
+    ):
         band = tile // (GROUP * tiles_n) * GROUP
         height = min(GROUP, tiles_m - band)
         rest = tile % (GROUP * tiles_n)
