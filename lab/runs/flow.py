@@ -33,6 +33,7 @@ from lab.operators.builtin import suspect
 from lab.operators.checked import OperatorFault
 from lab.operators.declared.operator import Declared
 from lab.operators.declared.specification import Argument, Direction
+from lab.operators.foreign import Described
 from lab.predict.schedulers.estimate import Pace
 from lab.runs.reference import ReferenceVariant
 from lab.runs.samples import congruent, smaller_sizes
@@ -274,29 +275,43 @@ _SAMPLES: Final = (1, 2, 4)
 """How many times as large as the emulated problem's the sizes of samples are at least, where they differ."""
 
 
+def _own_fields(computed: Described, problem: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
+    """Leave out fields that the operator makes of others, as a leading dimension of the rows: they follow new sizes.
+
+    Args:
+        computed: The operator.
+        problem: A complete problem.
+    """
+    kept = dict(problem)
+    for name in problem:
+        fewer = {key: value for key, value in kept.items() if key != name}
+        with contextlib.suppress(UserError):
+            if dict(computed.problem(fewer)) == dict(problem):
+                kept = fewer
+    return kept
+
+
 def _samples(context: FlowContext, variant: InspectedVariant, given: Problem) -> tuple[Sample, ...]:
     """Problems that fill blocks, tiles and warps as the real one does, the least first.
 
     An emulated problem has awkward sizes, to find faults. How its data fills blocks is then no measure of the real one.
-    They are only for kernels of a user's own: fields of other operators depend on each other.
     """
-    if not isinstance(context.experiment.operator, Declared):
-        return ()
-    sizes = smaller_sizes(given, variant.planned.point.problem.values)
+    own = _own_fields(context.experiment.operator, given)
+    sizes = smaller_sizes(own, variant.planned.point.problem.values)
     found: list[Sample] = []
     for factor in _SAMPLES:
         larger = {name: congruent(real, size, factor) for name, (size, real) in sizes.items()}
         ratio = math.prod(larger[name] / size for name, (size, _) in sizes.items())
         if any(one.ratio == ratio for one in found) or all(larger[name] == size for name, (size, _) in sizes.items()):
             continue
-        if (made := _resized(context, variant, given, larger)) is not None:
-            resized = context.experiment.operator.problem({**given, **larger})
+        if (made := _resized(context, variant, own, larger)) is not None:
+            resized = context.experiment.operator.problem({**own, **larger})
             found.append(Sample(ratio, *made, halved=_halved(context, variant, resized)))
     return tuple(found)
 
 
 def _resized(
-    context: FlowContext, variant: InspectedVariant, given: Problem, sizes: Mapping[str, int]
+    context: FlowContext, variant: InspectedVariant, given: Mapping[str, Scalar], sizes: Mapping[str, int]
 ) -> tuple[Launches, Mapping[str, Scalar]] | None:
     """Launches and the complete problem of other sizes; None where shapes or the grid do not come out right."""
     point, computed = variant.planned.point, context.experiment.operator

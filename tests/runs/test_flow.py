@@ -137,6 +137,19 @@ def test_each_size_that_the_cpu_has_smaller_is_halved_for_every_eighth_variant(c
     assert not flow.emulation_task(own, replace(variant, planned=second)).samples[-1].halved
 
 
+def test_a_sample_of_an_operator_has_the_fields_that_follow_its_sizes(context, variant, tmp_path):
+    file = tmp_path / "awkward.yaml"
+    real, small = "{m: 4096, n: 4096, k: 4096, layout: tn, alpha: 0.5}", "{m: 272, n: 144, k: 80}"
+    file.write_text(EXPERIMENT.replace("{m: 64, n: 64, k: 64}", real).replace("{m: 32}", small))
+    own = replace(context, experiment=load(file))
+    first, *_ = plan(own.experiment, expand(own.experiment).points, [cast("Toolchain", Compiler())], ["sm_90"])
+    least, *_ = flow.emulation_task(own, replace(variant, planned=first)).samples
+    found = [least.problem[name] for name in ("m", "n", "k", "lda", "ldb", "ldc", "alpha")]
+    assert found == [512, 256, 128, 128, 128, 512, 0.5]
+    assert least.ratio == pytest.approx(512 / 272 * 256 / 144 * 128 / 80)
+    assert least.launches.steps[0].grid == (16, 1, 1)
+
+
 TASK = EmulationTask(Launches(()), "gemm", {}, 0, {})
 
 
