@@ -47,7 +47,8 @@ class Grid:
             accepted = f"{len(self.sizes)} rows of {len(self.kernels)} times"
             raise UserError("the grid's times do not fit its sizes and kernels", key="times", accepted=accepted)
         times = np.array(self.times, dtype=np.float64)
-        nothing, wrong = np.isnan(times).all(axis=1), ((times <= 0) | np.isinf(times)).any(axis=1)
+        nothing: NDArray[np.bool_] = np.logical_and.reduce(np.isnan(times), axis=1)
+        wrong: NDArray[np.bool_] = np.logical_or.reduce((times <= 0) | np.isinf(times), axis=1)
         for i, (size, row) in enumerate(zip(self.sizes, self.times, strict=True)):
             check_size(*size)
             if nothing[i]:

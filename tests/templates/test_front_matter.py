@@ -59,10 +59,9 @@ def mixes_of(source):
 
 
 def declared():
-    """Every template with every layout and every type; of CUTLASS's, which takes 3 s to compile, the
-    two layouts that tests/kernel_src does not execute.
+    """Every template with every layout and every type, which take turns; the other pairs are thorough.
 
-    Layouts take turns with the types: the other pairs, which tests/kernel_src executes in part, are thorough.
+    Of CUTLASS's template, which takes 3 s to compile, only the layouts that tests/kernel_src does not execute.
     """
     for number, name in enumerate(NAMES):
         for (i, layout), (j, dtype) in itertools.product(enumerate(LAYOUTS), enumerate(("float32", "float64"))):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from narrowing import as_
 
 from lab.base.errors import UserError
 from lab.experiment.load import from_text
@@ -175,7 +176,7 @@ def test_the_softmax_templates_keep_every_sm_at_work(tmp_path, template):
         context = FlowContext(experiment, a_gpu(sms), emulate=True)
         for one, outcome in zip(planned, outcomes, strict=True):
             record = flow.inspect(context, one, outcome, None).record
-            cluster = record.parameters["cluster"]
+            cluster = as_(int, record.parameters["cluster"])
             held = clusters_held(from_description(a_gpu(sms)), record.prediction.blocks_per_sm, cluster)
             wanted = held * cluster if record.parameters["persistent"] == "occupancy" else 24
             assert record.launch.grid == (wanted, 1, 1)
