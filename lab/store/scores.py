@@ -14,7 +14,8 @@ and what is executed outside of loops by as much less as the factor above says.
 Where the blocks grow by less than a quarter of the work and the GPU holds them all at once, they loop over the data:
 loops grow with the work and the rest with the blocks. Where throughput counts operations and the hot loop is in another
 loop, less than half is enough; the hot loop grows with the work, and loops around it, which go from tile to tile, by as
-much less as the factor above says. How the work grows stands in `lab.store.growth`.
+much less as the factor above says. Matrix products grow with the work in whatever loop they stand, since specialised
+warps may have a loop each. How the work grows stands in `lab.store.growth`.
 """
 
 from __future__ import annotations
@@ -284,6 +285,9 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
     stored = kept * traffic(("global.store",), "sectors")
     sectors, reuse = traffic(_LOADS, "sectors"), step.small.reuse
     residence = _residence(record, step, inside / blocks)
+    # warps with loops of their own share the products of a tile, and only one of these loops is the hot one
+    of_loops = _of_class(C.MMA)(within)
+    multiplied = outside * (_of_class(C.MMA)(executed) - of_loops) + inside * of_loops
     by_class: dict[str, Expansions] = {cls: expansions(step.ptx, step.sass, passes, cls) for cls in _MERGED}
     shared = by_class[C.LD_SHARED]
     return LaunchWork(
@@ -315,8 +319,8 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         chain=warp_chain((step.ptx, step.sass), step.small, step.launch, within, scale),
         code=long_code((step.ptx, step.sass), step.small, step.launch, within, scale),
         spilled=_spilled(step, within, scale, residence),
-        products=_products(executed, scaled(_of_class(C.MMA)), group=False),
-        group_products=_products(executed, scaled(_of_class(C.MMA)), group=True),
+        products=_products(executed, multiplied, group=False),
+        group_products=_products(executed, multiplied, group=True),
     )
 
 

@@ -266,6 +266,16 @@ def test_tiles_that_reach_beyond_the_small_problem_are_filled_at_the_real_size(t
     assert _launch(half, step, 4096.0, 16.0).products == {"float16": pytest.approx(64 * 2048 * 2048)}
 
 
+def test_products_in_several_loops_grow_with_the_work(tiled):
+    """Warps that have a loop of their own multiply their part of a tile there; only one of the loops is the hot one."""
+    (step,) = _steps(tiled)
+    hot = matrix_loops(600, 64)
+    assert step.small.hot_loop == hot
+    half = {name: n // 2 for name, n in hot.warps_by_class.items()}
+    other = replace(step, small=replace(step.small, hot_loop=replace(hot, warps_by_class=half)))
+    assert _launch(tiled, other, 4096.0, 16.0).products == {"float16": pytest.approx(64 * 2048 * 4096)}
+
+
 def test_products_take_the_tensor_cores_as_long_as_their_rate_says(tiled):
     found = scores_of_problem([tiled])[tiled.variant]
     # an H200 was measured to make 0.588 of the documented 2048 multiply-adds a cycle by mma.sync
