@@ -33,7 +33,7 @@ from lab.operators.builtin import suspect
 from lab.operators.checked import OperatorFault
 from lab.operators.declared.operator import Declared
 from lab.operators.declared.specification import Argument, Direction
-from lab.operators.foreign import Described
+from lab.operators.foreign import Described, ForeignOperator
 from lab.predict.schedulers.estimate import Pace
 from lab.runs.reference import ReferenceVariant
 from lab.runs.samples import congruent, smaller_sizes
@@ -295,7 +295,10 @@ def _samples(context: FlowContext, variant: InspectedVariant, given: Problem) ->
     """Problems that fill blocks, tiles and warps as the real one does, the least first.
 
     An emulated problem has awkward sizes, to find faults. How its data fills blocks is then no measure of the real one.
+    There are none of an operator of the user's own: the worker that checks its problems has ended with the reading.
     """
+    if isinstance(context.experiment.operator, ForeignOperator):
+        return ()
     own = _own_fields(context.experiment.operator, given)
     sizes = smaller_sizes(own, variant.planned.point.problem.values)
     found: list[Sample] = []
