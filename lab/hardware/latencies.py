@@ -55,9 +55,17 @@ mma.sync
 wgmma
     The same: 16 instructions of m64n256k16 take 2336 cycles, 16 of m64n64k16 626, each with the wait for its group. The
     1536 cycles that the former take longer by the documented rate are 1710: 0.898 of it.
-clock under wgmma
-    reports/h200/hgemm_ladder: 1380 to 1980 MHz while products of 8192 cubed are timed, 1492 in the median. It depends
-    on the numbers, the card and its temperature.
+power
+    Products of 8192 cubed in reports/h200/hgemm_ladder run at 1380 to 1980 MHz, 1492 in the median, which is 0.75 of
+    the highest clock. Of 0.70, 0.73 and 0.76, 0.73 gave the least error over the half of the variants of hgemm_ladder
+    and hgemm_best that a hash of the parameters chose, and of the other half too. It depends on the numbers, the card
+    and its temperature.
+bytes of a stage a cycle
+    The same variants, from kernels with two and three stages: of 22, 24, 26, 28 and 32, 26 gave the least error over
+    either half. A stage whose bytes are multicast to the blocks of a cluster counts half of what it holds and half of
+    what is fetched for it.
+launches in a queue
+    experiments/micro/launch.yaml: a block that does nothing takes 1.59 µs in a batch of launches.
 large blocks
     In experiments/micro/block_tail.yaml, blocks of 16 warps took 1.21 to 1.29 times as long as those of 8, of 32 warps
     1.35 to 1.53 times, where latency was what they waited for.
@@ -98,9 +106,11 @@ class SmLatencies:
         l2_bytes: Bytes that an SM receives from L2 in a cycle.
         l2_read_bytes: Bytes that L2 sends to each SM in a cycle while all SMs read.
         l2_scattered_bytes: The same of sectors that lie apart from each other.
+        stage_bytes: Bytes of a stage of copies that arrive in a cycle, once the first are there.
         store_bytes: Bytes that L2 takes from each SM in a cycle while all SMs store.
         dram_share: Share of the datasheet's memory bandwidth that a copy reaches.
         launch_s: Seconds of a launch without the work of its blocks.
+        relaunch_s: The same of a launch that follows others in a queue.
         block_start_s: Seconds from the start of a block to that of the next, over the whole GPU.
         block_latency: Time from the end of a block to the first instruction of the next one in its place, and from its
             last instruction to its end.
@@ -132,7 +142,8 @@ class SmLatencies:
             not start together: 32 KiB of code run at the full rate, 48 to 128 KiB at the first, 192 KiB at the second.
         warp_products: Share of the documented multiply-adds that matrix instructions of one warp reach.
         group_products: The same of those of four warps (wgmma), at whatever clock.
-        tensor_clock: Clock that the GPU keeps under matrix instructions of four warps (wgmma), over the highest.
+        tensor_clock: Share of what all SMs could multiply at the highest clock by matrix instructions of four warps
+            (wgmma) that the GPU's power allows.
         compared: Whether the model of the schedulers was compared with such a GPU.
     """
 
@@ -157,8 +168,10 @@ class SmLatencies:
     float_update_s: float
     l2_slices: int
     source: str
+    relaunch_s: float = 1.6e-6
     integer_lanes: float = 64
     special_lanes: float = 16
+    stage_bytes: float = 26
     convert_lanes: float = 32
     shuffle_lanes: float = 32
     shared_wavefronts: float = 1.0
@@ -225,7 +238,7 @@ _LATENCIES = {
         l2_slices=76,
         warp_products=0.588,
         group_products=0.898,
-        tensor_clock=0.75,
+        tensor_clock=0.73,
         source="documents and microbenchmarks; latencies under load from gemm_unroll and gemm_ladder on an H200",
         compared=True,
     ),

@@ -16,8 +16,10 @@ arithmetic
     experiments/micro/pipes: fma 107, integer 63, special 16, convert 32, float64 57.
 tensor cores
     Multiply-adds of the matrix instructions at the rates of `lab.hardware.gpus.Architecture.tensor_lanes`, of which
-    mma.sync and wgmma each reach a part on sm_90; wgmma also at the clock that the GPU keeps while it takes so much
-    power.
+    mma.sync and wgmma each reach a part on sm_90.
+power (whole GPU)
+    What wgmma multiplies, at 0.73 of that rate: with all SMs at work, the GPU lowers its clock. Pauses count, so that a
+    kernel whose SMs wait keeps the clock. It limits the whole, with a norm of order 8.
 load/store units
     Memory instructions, one of 32 lanes a cycle.
 shared memory
@@ -28,7 +30,13 @@ L1
     larger. Uncoalesced accesses are in it. Records that lack the passes have one for each line.
 L2 reads, L2 writes
     Bytes of sectors over those that L2 sends to an SM and takes from it in a cycle (`lab.hardware.latencies`). L1
-    serves repeated reads as `lab.store.caches` says; for records that lack what was read again: see `Reuse`.
+    serves repeated reads as `lab.store.caches` says; for records that lack what was read again: see `Reuse`. Bulk
+    copies pass by L1.
+stages, copies
+    Asynchronous copies that fill a ring of stages in shared memory. A stage is there 900 cycles and its bytes at 26 a
+    cycle after it was asked for; as many are under way as the ring has, less the one that is read. Where a warp does
+    nothing but ask for them, this limits the rest. Where the warps that ask also multiply, each step takes what it
+    waits for and what it does.
 atomics
     Updates of global memory that wait for each other, over the slices of L2 that the touched elements lie in
     (`busy_slices`); those of shared memory are wavefronts.
@@ -44,36 +52,47 @@ local memory
 latency
     What a block waits for, over the blocks that an SM holds at once, so that occupancy hides it: what its warps would
     need alone, by the order and the scheduling bits of their SASS (`lab.predict.chains`), and 350 cycles for its start
-    and end. Warps that meet at barriers also wait for each other's mma.sync on their sub-partition. Blocks of more than
-    8 warps take 22 % more for each doubling. A global load takes 900 cycles from DRAM, 502 from L2 and 55 from L1, as
-    long as the last line of those that are waited for together; a warp waits for no more loads than the CPU executed.
-    Records without chains: 900 for each group of global loads, as large as the hot region's; 20 for a barrier, 24 for a
-    shuffle, 4 for each instruction (Jia et al., arXiv 1804.06826).
+    and end. Warps that meet at barriers also wait for each other's mma.sync on their sub-partition and for what the
+    others read in shared memory, if they multiply matrices. Blocks of more than 8 warps take 22 % more for each
+    doubling. A global load takes 900 cycles from DRAM, 502 from L2 and 55 from L1, as long as the last line of those
+    that are waited for together; a warp waits for no more loads than the CPU executed. Records without chains: 900 for
+    each group of global loads, as large as the hot region's; 20 for a barrier, 24 for a shuffle, 4 for each instruction
+    (Jia et al., arXiv 1804.06826).
+ends of blocks
+    Of kernels with matrix instructions, what a block does outside of the loop that multiplies: until its first stage is
+    there, and when it makes results of its sums and stores them, no faster than L2 takes them. Where an SM holds one
+    block, nothing multiplies meanwhile, in every tile; else this is so once. It is added to the rest.
 
-Blocks that loop over the data make whole passes. All of these times are of the block that makes most; those of the
-whole GPU are not, but for DRAM's, which the last blocks do not keep busy.
+Blocks that loop over the data make whole passes, or take whole tiles. The blocks of a cluster start together: how many
+clusters a GPU holds differs between cards, and the middle of what it can be is taken. All of these times are of the
+block that makes most; those of the whole GPU are not, but for DRAM's, which the last blocks do not keep busy.
+
+Launches that are shorter than 50 µs are timed in a queue, where the next is prepared while one runs, and with what L2
+holds in L2 (`warm_below_s`).
 
 docs/score.md, made by benchmarks/score_agreement.py, holds the score against the times of an H200. The order of the
 norm and the charge for partly filled sectors were chosen with its errors in view; the other constants are those of
 `lab.hardware.latencies` and of the documents named above, and a shuffle's latency is taken as that of shared memory.
 
 `KernelScore.least_s` and `KernelScore.most_s` bound the time: the largest resource alone with all reuse in L1, and the
-three groups of `_GROUPS` one after the other with none.
+groups of `_GROUPS` one after the other with none.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
 
 from lab.base.warp import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
+from lab.hardware.clusters import clusters_held
 from lab.hardware.gpus import Gpu
 from lab.hardware.latencies import INSTRUCTION_BYTES, SmLatencies
 from lab.isa.mix import WarpChain
 from lab.isa.model import InstructionClass as C
+from lab.predict.work import Fetched, LaunchWork, Ring, Spilled
 
 TOLERANCE: Final = 0.05
 """Scores that differ by less are tied. Of pairs of variants that score further apart, docs/score.md counts how many the
@@ -86,10 +105,17 @@ _GROUPS: Final = (
         "conversions", "shuffles", "load/store units", "shared memory", "L1",
     ),
     ("L2 reads", "L2 writes", "DRAM", "atomics"),
-    ("latency", "starts of blocks"),
+    ("latency", "copies", "stages", "starts of blocks"),
+    ("ends of blocks",),
 )  # fmt: skip
 """Resources that work side by side whatever a kernel does: what its warps issue, what memory moves, what they wait
-for. At worst these three follow each other."""
+for, and how they begin and end. At worst these follow each other."""
+_LIMIT_ORDER: Final = 8
+"""Order of the norm of the time and of the one that the GPU's power allows."""
+_STAGES: Final = "stages"
+"""Nothing is in the way of what a warp copies that does nothing else, and it is in the way of nothing."""
+_ENDS: Final = "ends of blocks"
+"""What no other resource works beside."""
 _SMALL_BLOCK: Final = 8
 _MEMORY: Final = (
     C.LD_GLOBAL, C.ST_GLOBAL, C.LD_SHARED, C.ST_SHARED, C.LD_LOCAL, C.ST_LOCAL, C.ATOMIC, C.CP_ASYNC,
@@ -105,117 +131,6 @@ class Reuse(Enum):
     LIKELY = auto()
     ALL = auto()
     NONE = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """Loads of a launch as L1 and L2 serve them; sectors of the whole launch.
-
-    Attributes:
-        lines: Lines that L1 looks up.
-        likely: Sectors that L1 misses.
-        least: The same with four times the L1.
-        most: The same with a quarter of the L1.
-        lonely: Sectors of which neighbouring blocks use at most half.
-        lonely_bytes: Bytes that they use of them.
-        lonely_share: Share of the problem's bytes that the buffers have in which they lie.
-        again: Sectors that were read before, miss L1, and no longer fit into L2.
-        unused: Bytes of the sectors that neighbouring blocks do not use.
-        passes: Passes through the data banks of L1; None where only lines were counted.
-    """
-
-    lines: float
-    likely: float
-    least: float
-    most: float
-    lonely: float = 0.0
-    lonely_bytes: float = 0.0
-    lonely_share: float = 0.0
-    again: float = 0.0
-    unused: float = 0.0
-    passes: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Spilled:
-    """Local memory, which ptxas uses for what registers do not hold.
-
-    Attributes:
-        loads: Warp requests of the whole launch that load from it.
-        stores: Those that store there.
-        past_l1: Share of what the threads of an SM keep there that its L1 does not hold, 0 to 1.
-        past_l2: Share of what all resident threads keep there that L2 does not hold.
-    """
-
-    loads: float
-    stores: float
-    past_l1: float
-    past_l2: float
-
-    @property
-    def bytes(self) -> float:
-        """Bytes of all requests, 4 for each lane: ptxas lays the lanes' words side by side."""
-        return 4.0 * WARP_SIZE * (self.loads + self.stores)
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchWork:
-    """What one launch executes at the problem's real size.
-
-    Attributes:
-        blocks: Blocks of its grid.
-        warps_per_block: Warps of a block.
-        blocks_per_sm: Blocks that an SM holds at once, at least 1.
-        instructions: Warp instructions of the whole launch.
-        by_class: Warp instructions by `InstructionClass` value.
-        load_requests: Warp requests that load from global memory, copies included.
-        load_sectors: Their sectors.
-        load_bytes: Bytes that their threads asked for.
-        store_sectors: Sectors that global stores touch.
-        partial_bytes: Bytes of those sectors that the same request did not fill.
-        wavefronts: Passes through shared memory.
-        updates: Updates of global memory by atomics that wait for each other (`MemoryCount.updates`).
-        chunks: Pieces of global memory that they touch (`MemoryCount.chunks`).
-        one_float: Whether they add floating-point numbers to a single sector.
-        loads_together: Global loads of the hot region's text, which a warp can have under way at once; at least 1.
-        double: Share of the floating-point instructions that are float64, 0 to 1.
-        fetched: What L1 and L2 serve of the loads; None where that was not counted.
-        uneven: Work of the block that has most over that of the mean; 1 where they are alike.
-        least_bytes: Least bytes through DRAM that are declared for it, of a sequence; None where none are.
-        chain: What a warp waits for from its first to its last instruction, in the mean; None where the SASS was not
-            read for it.
-        spilled: What its threads keep in local memory; None where they keep nothing there.
-        code: Of each piece of code that is executed over and over: instructions of its text, and warp instructions of
-            the whole launch in it.
-        products: Multiply-adds of its matrix instructions of one warp by the type of the factors, as `lab.isa.matrix`
-            names them.
-        group_products: The same of those of four warps together (wgmma).
-    """
-
-    blocks: int
-    warps_per_block: int
-    blocks_per_sm: int
-    instructions: float
-    by_class: Mapping[str, float]
-    load_requests: float = 0.0
-    load_sectors: float = 0.0
-    load_bytes: float = 0.0
-    store_sectors: float = 0.0
-    partial_bytes: float = 0.0
-    wavefronts: float = 0.0
-    updates: float = 0.0
-    chunks: int = 1
-    one_float: bool = False
-    loads_together: float = 1.0
-    double: float = 0.0
-    fetched: Fetched | None = None
-    uneven: float = 1.0
-    least_bytes: float | None = None
-    chain: WarpChain | None = None
-    spilled: Spilled | None = None
-    code: tuple[tuple[int, float], ...] = ()
-    products: Mapping[str, float] = field(default_factory=dict)
-    group_products: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,30 +157,55 @@ class KernelScore:
         return next(iter(self.resources))
 
 
-def score(gpu: Gpu, launches: Sequence[LaunchWork], bytes_moved: int) -> KernelScore:
+def score(gpu: Gpu, launches: Sequence[LaunchWork], bytes_moved: int, *, warm_below_s: float = 0.0) -> KernelScore:
     """Predict the time of launches that run one after the other.
 
     Args:
         gpu: The GPU.
         launches: At least one.
         bytes_moved: Least bytes of the problem through DRAM; 0 where that is not known.
+        warm_below_s: What takes less is launched again and again, so that L2 holds what it can and the next launch is
+            prepared while one runs.
 
     Returns:
         The score. Times of several launches add up resource by resource.
     """
-    machine = gpu.latencies
+    cold = _scored(gpu, gpu.latencies, launches, bytes_moved)
+    if cold.seconds >= warm_below_s:
+        return cold
+    queued = replace(gpu.latencies, launch_s=gpu.latencies.relaunch_s)
+    # what is read in turn and does not fit pushes out what comes next
+    kept = gpu.latencies.l2_share * gpu.l2_bytes
+    past = min(1.0, max(0.0, (bytes_moved - kept) / max(1.0, gpu.l2_bytes - kept)))
+    warm = [one if one.least_bytes is None else replace(one, least_bytes=past * one.least_bytes) for one in launches]
+    return _scored(gpu, queued, warm, round(past * bytes_moved))
+
+
+def _scored(gpu: Gpu, machine: SmLatencies, launches: Sequence[LaunchWork], bytes_moved: int) -> KernelScore:
+    """Predict the time of launches in one state of L2."""
     started = machine.launch_s * len(launches)
     likely, best, worst = (_seconds(gpu, machine, launches, bytes_moved, reuse) for reuse in Reuse)
-    norm = sum(seconds**ORDER for seconds in likely.values()) ** (1 / ORDER)
+    power = sum(_allowed(gpu, machine, launch) for launch in launches) - started
+    whole = _together(likely)
+    if power > 0:
+        whole = (whole**_LIMIT_ORDER + power**_LIMIT_ORDER) ** (1 / _LIMIT_ORDER)
+        likely["power"] = power
     apart = [max((worst.get(name, 0.0) for name in group), default=0.0) for group in _GROUPS]
     shown = dict(sorted(((n, s) for n, s in likely.items() if s), key=lambda item: -item[1]))
     return KernelScore(
-        started + norm,
+        started + whole,
         shown or {"launch": started},
         started,
         least_s=started + max(best.values(), default=0.0),
-        most_s=started + max(norm, sum(apart)),
+        most_s=started + max(whole, sum(apart)),
     )
+
+
+def _together(found: Mapping[str, float]) -> float:
+    """Return the seconds of all resources together."""
+    beside = sum(seconds**ORDER for name, seconds in found.items() if name not in (_STAGES, _ENDS))
+    norm: float = beside ** (1 / ORDER)
+    return max(found.get(_STAGES, 0.0), norm) + found.get(_ENDS, 0.0)
 
 
 def _seconds(
@@ -349,7 +289,7 @@ def busy_slices(chunks: int, slices: int) -> float:
 def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reuse: Reuse) -> dict[str, float]:
     """Return the cycles that each resource of the fullest SM needs; `least` bytes must come from DRAM."""
     sm = gpu.architecture
-    fullest = -(-work.blocks // gpu.sms)
+    fullest = _fullest(gpu, work)
     share = fullest / work.blocks  # of the launch, on the fullest SM
 
     def warps(*classes: C) -> float:
@@ -379,7 +319,11 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
         "load/store units": warps(*_MEMORY) * WARP_SIZE / sm.lsu_lanes,
         "shared memory": work.wavefronts * share / machine.shared_wavefronts,
         "L1": share * max(_lines(work) / machine.l1_tags, _passes(work) / machine.l1_lines),
-        "L2 reads": fetched * (even / machine.l2_read_bytes + (1 - even) / machine.l2_scattered_bytes) * share,
+        "L2 reads": share
+        * (
+            fetched * (even / machine.l2_read_bytes + (1 - even) / machine.l2_scattered_bytes)
+            + SECTOR_BYTES * work.bulk_sectors / machine.l2_bytes
+        ),
         "L2 writes": SECTOR_BYTES * work.store_sectors / machine.store_bytes * share,
     }
     if work.spilled is not None:
@@ -388,28 +332,85 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
         made["L1"] += requests / machine.l1_lines * share
         made["L2 reads"] += past * work.spilled.loads * LINE_BYTES / machine.l2_read_bytes * share
         made["L2 writes"] += past * work.spilled.stores * LINE_BYTES / machine.store_bytes * share
-    chain = _alone(machine, work, least) + _queueing(gpu, machine, work) + machine.block_latency
-    chain *= 1 + machine.large_block_loss * max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
-    made["latency"] = chain * fullest / min(max(1, work.blocks_per_sm), fullest)
+    resident = min(max(1, work.blocks_per_sm), fullest)
+    loss = 1 + machine.large_block_loss * max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
+    chain = loss * (_alone(machine, work, least) + _queueing(gpu, machine, work))
+    ends = _ends(machine, work, least, loss)
+    # blocks beside it multiply while one begins or ends; without any, nothing does
+    bare = 0 if work.ends is None else fullest if resident == 1 else 1
+    made["latency"] = (chain * fullest + ends * max(0, fullest - resident * bare)) / resident
+    made[_ENDS] = ends * bare
+    if work.ring is not None:
+        made.update(_copying(machine, work, work.ring, least, share / resident))
     return made
+
+
+def _fullest(gpu: Gpu, work: LaunchWork) -> int:
+    """Return the blocks of the SM that executes most of them."""
+    if work.cluster <= 1:
+        return -(-work.blocks // gpu.sms)
+    held = max(1, work.blocks_per_sm)
+    least = clusters_held(gpu, held, work.cluster) * work.cluster
+    most = gpu.sms * held // work.cluster * work.cluster
+    # how many whole clusters fit differs between cards; of what it can be, the middle
+    return -(-work.blocks // max(1, (least + most) // 2 // held))
+
+
+def _copying(machine: SmLatencies, work: LaunchWork, ring: Ring, least: float, share: float) -> dict[str, float]:
+    """Return the cycles in which the stages of a ring arrive.
+
+    A warp that does nothing but copy asks for a stage as soon as it is free. Warps that also multiply ask for one a
+    step, and wait for another: a step takes them what they wait for, and what they do.
+    """
+    arrival = ring.fills * _arrival(machine, ring)
+    if not ring.in_turn:
+        return {_STAGES: share * arrival / ring.ahead}
+    return {"copies": share * (arrival + work.blocks * _alone(machine, work, least)) / ring.ahead}
+
+
+def _arrival(machine: SmLatencies, ring: Ring) -> float:
+    """Return the cycles from the request for a stage to its last byte."""
+    return machine.global_latency + (ring.bytes + ring.fetched) / 2 / machine.stage_bytes
+
+
+def _ends(machine: SmLatencies, work: LaunchWork, least: float, loss: float) -> float:
+    """Return the cycles of a block before it multiplies, until its first stage is there, and after it."""
+    if work.ends is None:
+        return loss * machine.block_latency
+    first = _arrival(machine, work.ring) if work.ring is not None else 0.0
+    waits = min(work.ends.global_loads, work.end_loads / (work.blocks * work.warps_per_block))
+    done = _along(machine, work, replace(work.ends, global_loads=0.0), least)
+    done += waits * _load_latency(machine, work, work.ends, least)
+    stored = SECTOR_BYTES * work.store_sectors / work.blocks / machine.store_bytes
+    return first + loss * (machine.block_latency + max(stored, done))
+
+
+def _allowed(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:
+    """Return the seconds in which the GPU's power lets its SMs multiply so much, launches and pauses included."""
+    cycles = _documented(gpu, work.group_products) / (machine.group_products * machine.tensor_clock)
+    return cycles / gpu.sms / (gpu.clock_mhz * 1e6)
 
 
 def _multiplying(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:
     """Return the cycles, at the highest clock, that one SM's tensor cores would take for the whole launch."""
     alone, together = (_documented(gpu, made) for made in (work.products, work.group_products))
-    return alone / machine.warp_products + together / (machine.group_products * machine.tensor_clock)
+    return alone / machine.warp_products + together / machine.group_products
 
 
 def _queueing(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:
-    """Return the cycles that a warp waits for the matrix instructions of its block's other warps.
+    """Return the cycles that a warp waits for what its block's other warps multiply and read.
 
-    Warps that meet at barriers multiply at the same time, those of a sub-partition one after the other. A warp's own
-    instructions are on its chain; those of four warps together (wgmma) keep no warp from going on.
+    Warps that meet at barriers multiply at the same time, those of a sub-partition one after the other, and read what
+    they multiply in shared memory at the same time. A warp's own instructions are on its chain; those of four warps
+    together (wgmma) keep no warp from going on.
     """
-    if work.chain is None or work.chain.barriers < 1:
+    if work.chain is None or work.chain.barriers < 1 or not (work.products or work.group_products):
         return 0.0
-    others = max(0.0, 1 - gpu.architecture.sub_partitions / work.warps_per_block)
-    return others * _documented(gpu, work.products) / machine.warp_products / work.blocks
+    multiplying = max(0.0, 1 - gpu.architecture.sub_partitions / work.warps_per_block)
+    waiting = multiplying * _documented(gpu, work.products) / machine.warp_products
+    if work.ring is None or work.ring.in_turn:
+        waiting += (1 - 1 / work.warps_per_block) * work.wavefronts / machine.shared_wavefronts
+    return waiting / work.blocks
 
 
 def _documented(gpu: Gpu, products: Mapping[str, float]) -> float:
@@ -429,23 +430,35 @@ def _alone(machine: SmLatencies, work: LaunchWork, least: float) -> float:
 
     Where the order of its instructions is not known, each is taken to need the result of the one before.
     """
-    chain = work.chain
-    if chain is not None:
-        return (
-            chain.stalls
-            + _waited_loads(work, chain) * _load_latency(machine, work, chain, least)
-            + chain.atomics * machine.l2_latency
-            + chain.local_loads * _local_latency(machine, work.spilled)
-            + chain.shared_loads * machine.shared_latency
-            + chain.barriers * machine.block_barrier
-            + chain.others * machine.special_cycles
-        )
+    if work.chain is not None:
+        return _along(machine, work, _without(work.chain, work.ends), least)
     each = 1 / (work.blocks * work.warps_per_block)  # of the launch, in one warp
     return (
         -(-work.load_requests * each // work.loads_together) * machine.global_latency
         + work.by_class.get(C.BARRIER, 0.0) * each * machine.block_barrier
         + work.by_class.get(C.SHUFFLE, 0.0) * each * machine.shuffle_cycles
         + work.instructions * each * machine.dependent_cycles
+    )
+
+
+def _without(chain: WarpChain, part: WarpChain | None) -> WarpChain:
+    """Return a chain without a part of it."""
+    if part is None:
+        return chain
+    instructions, *waits = (max(0.0, n - one) for n, one in zip(astuple(chain), astuple(part), strict=True))
+    return WarpChain(round(instructions), *waits)
+
+
+def _along(machine: SmLatencies, work: LaunchWork, chain: WarpChain, least: float) -> float:
+    """Return the cycles of a chain, or of a part of it."""
+    return (
+        chain.stalls
+        + _waited_loads(work, chain) * _load_latency(machine, work, chain, least)
+        + chain.atomics * machine.l2_latency
+        + chain.local_loads * _local_latency(machine, work.spilled)
+        + chain.shared_loads * machine.shared_latency
+        + chain.barriers * machine.block_barrier
+        + chain.others * machine.special_cycles
     )
 
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from lab.base.warp import LINE_BYTES, SECTOR_BYTES
 from lab.emulator.results import ReuseCount
-from lab.predict.score import Fetched
+from lab.predict.work import Fetched
 
 _UNSURE: Final = 4.0
 """Factor by which a block's share of L1 may be smaller or larger: warps do not go forward together, and blocks begin at

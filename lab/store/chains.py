@@ -48,6 +48,8 @@ def warp_chain(
     launch: LaunchRecord,
     looped: ExecutedCounts,
     scale: Scaling,
+    *,
+    ends: bool = False,
 ) -> WarpChain | None:
     """Say what a warp of the real launch waits for, in the mean.
 
@@ -61,6 +63,7 @@ def warp_chain(
         launch: Geometry of the real launch.
         looped: What the CPU executed in loops.
         scale: What the real launch executes over that.
+        ends: Without the hot loop.
 
     Returns:
         None where the SASS was not read for chains, as in records of older runs.
@@ -71,7 +74,8 @@ def warp_chain(
     outside, loops = _passes((ptx, sass), small, launch, looped, scale)
     found = _add((0.0,) * len(astuple(sass.chains[BODY])), sass.chains[BODY], outside)
     for loop, passes in loops:
-        found = _add(found, sass.chains[loop.label], passes)
+        if not (ends and loop.hot):
+            found = _add(found, sass.chains[loop.label], passes)
     return WarpChain(round(found[0]), *found[1:])
 
 

@@ -5,6 +5,9 @@ executed in loops also with the work that each block has, by a factor that all c
 sizes were executed: the least ``work ratio / block ratio`` among them, and of matrix products no more than k grows.
 Such kernels compute whole tiles, also where the small problem fills them only in part.
 
+Of matrix products, the hot loop is the one along k (`lab.store.products`), and loops outside of it that store to
+global memory make results: they grow with the tiles. A loop over tiles around it belongs to blocks that stay.
+
 There, asynchronous copies before a loop that asks for more of them fill the first stages of a ring. They grow as the
 loop does: of a small problem they may be all copies, while a large one has as many in each step of its loop.
 
@@ -36,7 +39,8 @@ from lab.isa.mix import KernelMix
 from lab.isa.model import InstructionClass as C
 from lab.measured.timing import Merit
 from lab.predict.bounds import Prediction
-from lab.predict.score import KernelScore, LaunchWork, Spilled, score
+from lab.predict.score import KernelScore, score
+from lab.predict.work import LaunchWork, Spilled
 from lab.store.caches import Residence, fetched
 from lab.store.chains import Scaling, counterpart, local_requests, long_code, warp_chain, warps_of
 from lab.store.codec import uncollected
@@ -44,6 +48,14 @@ from lab.store.database import Store
 from lab.store.expansion import AS_PTX, Expansions, expansions, hot_passes
 from lab.store.growth import declared, works
 from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, VariantRecord
+from lab.store.products import (
+    copies_of,
+    counts_of_copies,
+    products_of,
+    ring_of,
+    stores_results,
+    with_loop_along_k,
+)
 from lab.toolchain.base import Resources
 
 _PERSISTENT: Final = 0.25
@@ -121,8 +133,19 @@ def _scored(
         if gpu is not None:
             shared = max(1.0, growth.get(_counted_sizes(record), 1.0))
             launches = [_launch(record, step, work[variant], shared) for step in steps]
-            found[variant] = score(gpu, launches, record.bytes_moved)
+            found[variant] = score(gpu, launches, record.bytes_moved, warm_below_s=_warm_below(record))
     return found
+
+
+def _warm_below(record: VariantRecord) -> float:
+    """Seconds below which a kernel is timed with a warm L2: as it was, else as products are unless a file says more."""
+    if record.measurement is not None:
+        return math.inf if record.measurement.cache == "warm" else 0.0
+    return _SHORT_S if record.merit is Merit.TFLOPS else 0.0
+
+
+_SHORT_S: Final = 50e-6
+"""As `lab.gpu.timing.cache.SHORT_US`."""
 
 
 def _multiplies(step: _Step) -> bool:
@@ -235,10 +258,11 @@ def _steps(record: VariantRecord) -> tuple[_Step, ...]:
     real = [(step.launch, step.prediction, step.resources, step.bytes_moved) for step in record.steps]
     real = real or [(record.launch, record.prediction, record.build.resources if record.build else None, None)]
     made = []
-    for (launch, prediction, resources, moved), small in zip(real, done.counted.launches, strict=False):
-        if launch is None or small.executed is None or prediction is None or not prediction.blocks_per_sm:
+    for (launch, prediction, resources, moved), counted in zip(real, done.counted.launches, strict=False):
+        if launch is None or counted.executed is None or prediction is None or not prediction.blocks_per_sm:
             return ()
-        ptx, sass = (_mix(record, small.entry, isa) for isa in ("ptx", "sass"))
+        ptx, sass = (_mix(record, counted.entry, isa) for isa in ("ptx", "sass"))
+        small = with_loop_along_k(counted, ptx)
         if ptx is not None and sass is not None:
             ptx = ptx.with_hot(small.hot_label)
             # judged by its text alone, the hot loop of the SASS may be another one that ptxas unrolled further
@@ -256,19 +280,30 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
     grown = blocks * min(growth, work)
     # of nested loops over tiles and through a tile, the outer ones grow by as much less as tiles do
     nested = record.merit is Merit.TFLOPS and _nests(step.ptx)
-    persistent = grown < (_NESTED if nested else _PERSISTENT) * work and _resides(record, step)
+    stays = nested and stores_results(step.ptx, executed)  # a loop over tiles is around that along k
+    persistent = (stays or grown < (_NESTED if nested else _PERSISTENT) * work) and _resides(record, step)
+    beyond = _beyond(record, step, executed)
     if persistent and nested:
-        work = max(grown, work / _beyond(record, executed))
+        work = max(grown, work / beyond)
     inside = work if persistent or record.merit is not Merit.TFLOPS else grown
     outside = blocks if persistent or record.merit is Merit.TFLOPS else max(blocks, work / growth)
     outside = inside if looped is None else outside
-    around = inside / growth if persistent and nested else inside
+    # of a product, loops that store results of the sums grow with the tiles
+    by_tiles = (persistent and nested) or (record.merit is Merit.TFLOPS and stores_results(step.ptx, executed))
+    around = inside / growth if by_tiles else inside
     scale = Scaling(inside, outside, around)
 
     def scaled(of: Callable[[ExecutedCounts], float], made: Expansions = AS_PTX) -> float:
         whole, part, hot = of(executed), of(within), min(of(deepest), of(within))
         return outside * made.outside * (whole - part) + made.inside * (inside * hot + around * (part - hot))
 
+    copies = copies_of(step.small, beyond)
+    stages = ring_of(step.small, step.ptx, copies, inside, _shared_bytes(step))
+    loads = _LOADS if copies is None else ("global.load",)
+    waited = _LOADS if stages is None else ("global.load",)
+    results = outside if looped is None else around  # of copies that store them
+    leaving = copies.leaving if copies else 0.0
+    copied = (1 - leaving) * inside + leaving * results
     # the copies before a loop are the first of those that it goes on with: a small problem may have no others
     ring = record.merit is Merit.TFLOPS and _copies_on(step.ptx)
 
@@ -276,33 +311,37 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         def of(key: str) -> Callable[[ExecutedCounts], float]:
             return lambda done: getattr(done.memory.get(key, _NONE), figure)
 
-        return sum(inside * of(key)(executed) if ring and key in _COPIED else scaled(of(key), made) for key in keys)
+        return sum(copied * of(key)(executed) if ring and key in _COPIED else scaled(of(key), made) for key in keys)
 
     within = looped or _NOTHING
     deepest = step.small.hot_loop or within
     passes = hot_passes(step.ptx, step.small, within) * inside / outside
     threads = math.prod(step.launch.block)
-    stored = kept * traffic(("global.store",), "sectors")
-    sectors, reuse = traffic(_LOADS, "sectors"), step.small.reuse
+    filled = kept * traffic(("global.store",), "sectors")
+    stored = filled + (kept * results * copies.stored if copies else 0.0)
+    sectors, reuse = traffic(loads, "sectors"), step.small.reuse
     residence = _residence(record, step, inside / blocks)
     # warps with loops of their own share the products of a tile, and only one of these loops is the hot one
     of_loops = _of_class(C.MMA)(within)
     multiplied = outside * (_of_class(C.MMA)(executed) - of_loops) + inside * of_loops
     by_class: dict[str, Expansions] = {cls: expansions(step.ptx, step.sass, passes, cls) for cls in _MERGED}
     shared = by_class[C.LD_SHARED]
+    uneven = 1.0
+    if persistent:
+        uneven = _rounds(work / growth / blocks) if stays else _uneven(step, within, work / blocks)
     return LaunchWork(
         blocks=math.prod(step.launch.grid),
         warps_per_block=-(-threads // WARP_SIZE),
         blocks_per_sm=step.prediction.blocks_per_sm,
         instructions=scaled(lambda done: done.warps, expansions(step.ptx, step.sass, passes)),
         by_class={cls: scaled(_of_class(cls), by_class.get(str(cls), AS_PTX)) for cls in executed.warps_by_class},
-        load_requests=traffic(_LOADS, "requests"),
+        load_requests=traffic(waited, "requests"),
         load_sectors=sectors,
-        load_bytes=traffic(_LOADS, "bytes_used"),
+        load_bytes=traffic(loads, "bytes_used"),
         store_sectors=stored,
-        partial_bytes=max(0.0, SECTOR_BYTES * stored - kept * traffic(("global.store",), "bytes_used"))
+        partial_bytes=max(0.0, SECTOR_BYTES * filled - kept * traffic(("global.store",), "bytes_used"))
         if reuse is None or not reuse.stored
-        else (SECTOR_BYTES * reuse.written - reuse.filled) * stored / reuse.stored,
+        else (SECTOR_BYTES * reuse.written - reuse.filled) * filled / reuse.stored,
         wavefronts=traffic(
             ("shared.load",), "wavefronts", Expansions(min(1.0, shared.inside), min(1.0, shared.outside))
         )
@@ -314,14 +353,25 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         loads_together=_together(step.sass),
         double=_floating(executed),
         fetched=None if reuse is None or residence is None else fetched(reuse, residence, sectors),
-        uneven=_uneven(step, within, work / blocks) if persistent else 1.0,
+        uneven=uneven,
         least_bytes=step.bytes_moved,
         chain=warp_chain((step.ptx, step.sass), step.small, step.launch, within, scale),
         code=long_code((step.ptx, step.sass), step.small, step.launch, within, scale),
         spilled=_spilled(step, within, scale, residence),
-        products=_products(executed, multiplied, group=False),
-        group_products=_products(executed, multiplied, group=True),
+        products=products_of(executed, multiplied, group=False),
+        group_products=products_of(executed, multiplied, group=True),
+        bulk_sectors=inside * copies.sectors if copies else 0.0,
+        ring=stages,
+        ends=warp_chain((step.ptx, step.sass), step.small, step.launch, within, scale, ends=True)
+        if executed.warps_by_class.get(C.MMA) and step.ptx is not None and step.ptx.loops
+        else None,
+        end_loads=outside * (_loaded(executed) - _loaded(within)) + around * (_loaded(within) - _loaded(deepest)),
+        cluster=max(1, step.resources.cluster) if step.resources else 1,
     )
+
+
+def _loaded(done: ExecutedCounts) -> int:
+    return done.memory.get("global.load", _NONE).requests
 
 
 def _of_class(cls: str) -> Callable[[ExecutedCounts], float]:
@@ -340,30 +390,28 @@ def _nests(ptx: KernelMix | None) -> bool:
     return hot is not None and hot.depth > 1
 
 
-def _beyond(record: VariantRecord, executed: ExecutedCounts) -> float:
-    """Multiply-adds that the CPU executed over those of the problem: more than 1 where tiles reach beyond the data."""
-    done = record.emulation.counted if record.emulation is not None else None
-    products = executed.warps_by_class.get(C.MMA, 0)
-    made = sum(n for group in (False, True) for n in _products(executed, products, group=group).values())
-    made = made or executed.threads_by_class.get(C.FMA, 0)
-    return max(1.0, 2 * made / done.flops) if done is not None and done.flops else 1.0
+def _beyond(record: VariantRecord, step: _Step, executed: ExecutedCounts) -> float:
+    """Multiply-adds that the CPU executed over those of the problem: more than 1 where tiles reach beyond the data.
 
-
-def _products(executed: ExecutedCounts, instructions: float, *, group: bool) -> dict[str, float]:
-    """The multiply-adds of so many matrix instructions, in the proportions of those that the CPU executed, by type.
-
-    Args:
-        executed: What the CPU executed.
-        instructions: Matrix instructions of warps.
-        group: Of those that four warps execute together, or of the others.
+    A kernel may also make several products for each of the problem's, of factors that are split into narrower ones.
+    That is so where the registers of a block could not hold the sums of so many.
     """
-    read = [(made, n) for opcode, n in executed.warps_by_opcode.items() if (made := matrix_product(opcode))]
-    each = instructions / (sum(n for _, n in read) or 1)
-    found: dict[str, float] = {}
-    for made, n in read:
-        if made.group is group:
-            found[made.elements] = found.get(made.elements, 0.0) + each * n * made.multiply_adds
-    return found
+    done = record.emulation.counted if record.emulation is not None else None
+    if done is None or not done.flops:
+        return 1.0
+    products = executed.warps_by_class.get(C.MMA, 0)
+    made = sum(n for group in (False, True) for n in products_of(executed, products, group=group).values())
+    over = 2 * (made or executed.threads_by_class.get(C.FMA, 0)) / done.flops
+    depth = done.problem.get("k")
+    if made and step.resources is not None and isinstance(depth, int) and depth > 0:
+        held = _SUMS * step.resources.registers * math.prod(step.small.launch.block)
+        if made / depth / math.prod(step.small.launch.grid) > held:
+            over /= max(1.0, math.floor(over))
+    return max(1.0, over)
+
+
+_SUMS: Final = 0.8
+"""Share of its registers that a kernel uses for sums at most."""
 
 
 def _own_work(step: _Step, executed: ExecutedCounts, work: float) -> float:
@@ -391,8 +439,18 @@ def _uneven(step: _Step, looped: ExecutedCounts, growth: float) -> float:
     return math.ceil(passes - _WHOLE) / passes if passes > 1 else 1.0
 
 
+def _rounds(tiles: float) -> float:
+    """Tiles of the block that has most over the mean of all, where the executed blocks had one each."""
+    return math.ceil(tiles - _WHOLE) / tiles if tiles > 1 else 1.0
+
+
 _WHOLE: Final = 0.01
 """By how much a number of passes may exceed a whole one, because the executed problem fills its blocks in part."""
+
+
+def _shared_bytes(step: _Step) -> int:
+    """Shared memory that a block asks for."""
+    return step.launch.dynamic_shared_bytes + (step.resources.shared_bytes if step.resources else 0)
 
 
 def _residence(record: VariantRecord, step: _Step, growth: float) -> Residence | None:
@@ -402,8 +460,7 @@ def _residence(record: VariantRecord, step: _Step, growth: float) -> Residence |
         return None
     machine, blocks = gpu.architecture, math.prod(step.launch.grid)
     resident = min(step.prediction.blocks_per_sm, -(-blocks // gpu.sms))
-    static = step.resources.shared_bytes if step.resources else 0
-    block_bytes = static + step.launch.dynamic_shared_bytes + machine.reserved_shared
+    block_bytes = _shared_bytes(step) + machine.reserved_shared
     if step.launch.carveout is None:  # the driver leaves to L1 what the resident blocks do not need
         taken = resident * block_bytes
         carved = next((size for size in machine.shared_carveouts if size >= taken), machine.shared_per_sm)
@@ -464,7 +521,8 @@ def _one_float(executed: ExecutedCounts) -> bool:
 
 def _matters(opcode: str) -> bool:
     """Whether a score depends on how often an opcode is executed."""
-    return _adds_floats(opcode) or _computes_doubles(opcode) or matrix_product(opcode) is not None
+    matrix = matrix_product(opcode) is not None
+    return matrix or _adds_floats(opcode) or _computes_doubles(opcode) or counts_of_copies(opcode)
 
 
 def _adds_floats(opcode: str) -> bool:

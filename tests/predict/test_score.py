@@ -9,15 +9,8 @@ import pytest
 from lab.hardware.gpus import gpu_for
 from lab.hardware.latencies import latencies_of
 from lab.isa.mix import WarpChain
-from lab.predict.score import (
-    ORDER,
-    Fetched,
-    KernelScore,
-    LaunchWork,
-    Spilled,
-    busy_slices,
-    score,
-)
+from lab.predict.score import ORDER, KernelScore, busy_slices, score
+from lab.predict.work import Fetched, LaunchWork, Ring, Spilled
 
 H200 = gpu_for("H200")
 CLOCK = H200.clock_mhz * 1e6
@@ -378,3 +371,99 @@ def test_a_card_without_float64_lanes_of_its_own_uses_the_others():
     work = replace(WORK, by_class={"fma": 1e9}, double=0.5)
     found = score(gpu, [work], 0).resources["floating point"]
     assert found == pytest.approx(1e9 / 132 * 32 / 128 / CLOCK, rel=1e-13)
+
+
+RING = Ring(fills=132 * 100, bytes=32768.0, fetched=32768.0, ahead=1, in_turn=False)
+ONE_AN_SM = replace(WORK, blocks=132, blocks_per_sm=1, instructions=0.0, by_class={})
+
+
+def test_a_stage_arrives_once_for_as_many_as_are_filled_at_the_same_time():
+    one, two = (score(H200, [replace(ONE_AN_SM, ring=replace(RING, ahead=n))], 0) for n in (1, 2))
+    machine = H200.latencies
+    arrival = machine.global_latency + 32768 / machine.stage_bytes
+    assert one.resources["stages"] == pytest.approx(100 * arrival / CLOCK)
+    assert two.resources["stages"] == pytest.approx(one.resources["stages"] / 2)
+    # what is multicast to the blocks of a cluster needs less of L2
+    shared = score(H200, [replace(ONE_AN_SM, ring=replace(RING, fetched=16384.0))], 0)
+    assert shared.resources["stages"] == pytest.approx(100 * (arrival - 8192 / machine.stage_bytes) / CLOCK)
+
+
+def test_stages_that_arrive_in_time_delay_nothing():
+    busy = replace(ONE_AN_SM, instructions=132 * 1e6)
+    without, early, late = (
+        score(H200, [replace(busy, ring=ring)], 0).seconds
+        for ring in (None, replace(RING, fills=132 * 50), replace(RING, fills=132 * 1000))
+    )
+    assert early == without
+    assert late == pytest.approx(
+        score(H200, [replace(ONE_AN_SM, ring=replace(RING, fills=132 * 1000))], 0).seconds, rel=1e-3
+    )
+
+
+def test_warps_that_copy_and_multiply_do_one_after_the_other():
+    chain = WarpChain(1000, 50_000.0)
+    plain = score(H200, [replace(ONE_AN_SM, chain=chain, ring=RING)], 0).resources
+    turns = score(H200, [replace(ONE_AN_SM, chain=chain, ring=replace(RING, in_turn=True))], 0).resources
+    assert "stages" not in turns
+    assert turns["copies"] == pytest.approx(plain["stages"] + 50_000 / CLOCK)
+
+
+def test_no_block_multiplies_while_the_only_one_of_an_sm_begins_and_ends():
+    chain, ends = WarpChain(1000, 50_000.0), WarpChain(100, 3000.0)
+    work = replace(ONE_AN_SM, blocks=132 * 4, chain=chain, ends=ends)
+    alone, beside = (score(H200, [replace(work, blocks_per_sm=n)], 0).resources for n in (1, 4))
+    machine = H200.latencies
+    assert beside["ends of blocks"] == pytest.approx((3000 + machine.block_latency) / CLOCK)
+    assert alone["ends of blocks"] == pytest.approx(4 * beside["ends of blocks"])
+    # they come on top of all else, and are no longer part of the latency
+    assert alone["latency"] == pytest.approx(4 * 47_000 / CLOCK)
+    found = score(H200, [replace(work, blocks_per_sm=1)], 0)
+    assert found.seconds == pytest.approx(found.launches_s + alone["latency"] + alone["ends of blocks"], rel=1e-3)
+    # a block stores no faster than L2 takes it, and loads what it executes
+    stored = replace(work, blocks_per_sm=1, store_sectors=132 * 4 * 12_000.0)
+    assert score(H200, [stored], 0).resources["ends of blocks"] == pytest.approx(
+        4 * (12_000 * 32 / machine.store_bytes + machine.block_latency) / CLOCK
+    )
+    waits = replace(work, blocks_per_sm=1, ends=replace(ends, global_loads=9.0), end_loads=132 * 4 * 8 * 2.0)
+    assert score(H200, [waits], 0).resources["ends of blocks"] == pytest.approx(
+        alone["ends of blocks"] + 4 * 2 * machine.global_latency / CLOCK
+    )
+
+
+@pytest.mark.parametrize(("blocks", "cluster", "rounds"), [(132, 1, 1), (132, 2, 1), (120, 4, 1), (128, 4, 2)])
+def test_the_blocks_of_a_cluster_start_when_there_is_room_for_all(blocks, cluster, rounds):
+    """An H200 holds 30 clusters of four that fill an SM each; of the table it may be 29 to 33."""
+    work = replace(ONE_AN_SM, blocks=blocks, cluster=cluster, instructions=blocks * 1e6)
+    assert score(H200, [work], 0).resources["issue slots"] == pytest.approx(rounds * 1e6 / 4 / CLOCK)
+
+
+def test_what_a_queue_of_short_launches_reads_is_in_l2():
+    work = replace(WORK, instructions=1e7)
+    once, again = score(H200, [work], 10**7), score(H200, [work], 10**7, warm_below_s=1.0)
+    assert "DRAM" in once.resources
+    assert "DRAM" not in again.resources
+    assert again.launches_s == H200.latencies.relaunch_s < once.launches_s
+    # more than L2 holds comes from DRAM each time, and what takes longer is not launched in a queue
+    large = score(H200, [work], 10**8, warm_below_s=1.0).resources["DRAM"]
+    assert large == pytest.approx(score(H200, [work], 10**8).resources["DRAM"])
+    assert score(H200, [work], 10**7, warm_below_s=1e-6) == once
+
+
+def test_bulk_copies_pass_by_l1():
+    work = replace(ONE_AN_SM, bulk_sectors=132 * 1e6)
+    found = score(H200, [work], 0).resources
+    assert found["L2 reads"] == pytest.approx(32e6 / H200.latencies.l2_bytes / CLOCK)
+    assert "L1" not in found
+
+
+def test_the_gpus_power_lets_all_sms_multiply_no_faster_than_that():
+    """Short of that, as where few SMs have work, the tensor cores keep their clock."""
+    machine = H200.latencies
+    busy = replace(ONE_AN_SM, group_products={"float16": 132e9})
+    found = score(H200, [busy], 0)
+    full = 1e9 / 2048 / machine.group_products / CLOCK
+    assert found.resources["tensor cores"] == pytest.approx(full)
+    assert found.resources["power"] == pytest.approx(full / machine.tensor_clock - found.launches_s)
+    assert full / machine.tensor_clock <= found.seconds < 1.05 * full / machine.tensor_clock
+    few = score(H200, [replace(busy, blocks=33, group_products={"float16": 33e9})], 0)
+    assert few.seconds == pytest.approx(few.launches_s + full, rel=1e-3)

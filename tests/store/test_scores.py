@@ -11,7 +11,7 @@ from lab.measured.timing import Merit
 from lab.predict.score import KernelScore, score
 from lab.store.figures import Basis, response_of, tied_with_best
 from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord, SampleRecord, Status
-from lab.store.scores import _launch, _multiplies, _steps, lean, rate, scores, scores_of_problem
+from lab.store.scores import _beyond, _launch, _multiplies, _steps, lean, rate, scores, scores_of_problem
 
 SMALL, LARGE = (4, 1, 1), (4096, 1, 1)
 
@@ -222,7 +222,8 @@ def test_tiles_of_a_product_grow_with_k_where_all_variants_have_blocks_that_stay
     (step,) = _steps(tiled)
     done = replace(tiled.emulation, problem={"m": 16, "n": 16, "k": 16})
     product = replace(tiled, problem={"m": 256, "n": 256, "k": 256}, emulation=done)
-    by_depth = score(gpu_for("H200"), [_launch(tiled, step, 4096.0, 16.0)], product.bytes_moved)
+    launch = _launch(tiled, step, 4096.0, 16.0)
+    by_depth = score(gpu_for("H200"), [launch], product.bytes_moved, warm_below_s=50e-6)
     assert scores([product])[tiled.variant].resources == pytest.approx(by_depth.resources)
     without_sizes = scores([tiled])[tiled.variant].resources
     assert without_sizes["issue slots"] != pytest.approx(by_depth.resources["issue slots"])
@@ -282,7 +283,7 @@ def test_products_take_the_tensor_cores_as_long_as_their_rate_says(tiled):
     assert found.resources["tensor cores"] == pytest.approx(64 * 2048 * 4096 / 132 / (0.588 * 2048) / 1.98e9)
 
 
-def test_products_of_warpgroups_take_them_at_the_clock_that_they_leave(tiled):
+def test_products_of_warpgroups_have_a_rate_of_their_own(tiled):
     wgmma = {"wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16": 2}
     executed = replace(matrix_loops(1000, 2), warps_by_opcode=wgmma)
     (step,) = _steps(tiled)
@@ -293,5 +294,53 @@ def test_products_of_warpgroups_take_them_at_the_clock_that_they_leave(tiled):
         name: score(gpu_for(name), [replace(found, products={}, group_products={"float16": 1e12})], 0)
         for name in ("H200", "B200")
     }
-    assert seconds["H200"].resources["tensor cores"] == pytest.approx(1e12 / 132 / (0.898 * 2048) / 0.75 / 1.98e9)
+    assert seconds["H200"].resources["tensor cores"] == pytest.approx(1e12 / 132 / (0.898 * 2048) / 1.98e9)
     assert seconds["B200"].resources["tensor cores"] == pytest.approx(1e12 / 132 / 4096 / 1.965e9)
+
+
+def test_products_of_split_factors_are_no_tiles_beyond_the_data(tiled):
+    """Three products for each of the problem's: the registers of a block could not hold the sums of so many."""
+    (step,) = _steps(tiled)
+    executed = matrix_loops(1000, 64)
+    done = replace(tiled.emulation, problem={"m": 16, "n": 16, "k": 16}, flops=2 * 2048 * 64 / 3)
+    record = replace(tiled, emulation=done)
+    assert step.resources is not None
+    few, many = (replace(step, resources=replace(step.resources, registers=n)) for n in (1, 255))
+    # 16 deep in 4 blocks of 256 threads, these are products of 2048 sums
+    assert 0.8 * 256 * 1 < 64 * 2048 / 16 / 4 < 0.8 * 256 * 255
+    assert _beyond(record, few, executed) == pytest.approx(1)
+    assert _beyond(record, many, executed) == pytest.approx(3)
+    assert _beyond(record, replace(step, resources=None), executed) == pytest.approx(3)
+
+
+def test_blocks_that_stay_take_whole_tiles(tiled):
+    """A loop over tiles is around that along k: 1.5 tiles for each block in the mean are two for some."""
+    (step,) = _steps(tiled)
+    assert step.ptx is not None
+    outer, hot = step.ptx.loops
+    text = {"mma": 4, "integer": 8}
+    hot = replace(hot, counts=replace(hot.counts, by_class=text))
+    outer = replace(outer, counts=replace(outer.counts, by_class={**text, "st.global": 4}))
+    step = replace(step, ptx=replace(step.ptx, loops=(outer, hot)))
+    found = _launch(tiled, step, 1.5 * 33 * 16, 16.0)
+    assert found.uneven == pytest.approx(2 / 1.5)
+    assert found.products == {"float16": pytest.approx(64 * 2048 * 1.5 * 33 * 16)}
+    assert _launch(tiled, step, 33.0 * 16, 16.0).uneven == 1
+
+
+@pytest.mark.parametrize(
+    ("cache", "merit", "warm"),
+    [
+        ("warm", Merit.BANDWIDTH, True),
+        ("cold", Merit.TFLOPS, False),
+        ("", Merit.TFLOPS, True),
+        ("", Merit.BANDWIDTH, False),
+    ],
+)
+def test_short_launches_are_estimated_as_they_are_timed(one, make, cache, merit, warm):
+    record = one(executed=counted(1000))
+    timing = make("sweep").records()[0].measurement if cache else None
+    record = replace(record, merit=merit, measurement=timing and replace(timing, cache=cache))
+    found = scores([record])[record.variant]
+    machine = gpu_for("H200").latencies
+    assert found.launches_s == (machine.relaunch_s if warm else machine.launch_s)

@@ -1,0 +1,211 @@
+"""What the CPU executed of a kernel with matrix instructions: its loop along k, and the copies that feed it.
+
+Of a small problem, which has few steps along k, most instructions may be those that make a result of the sums. The
+loop along k is the innermost one whose text has matrix instructions, whichever executed most. What was executed in it
+follows from them: a pass executes all of its text.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Final
+
+from lab.base.warp import SECTOR_BYTES, WARP_SIZE
+from lab.emulator.results import ExecutedCounts, MemoryCount
+from lab.isa.matrix import matrix_product
+from lab.isa.mix import KernelMix, LoopMix
+from lab.isa.model import InstructionClass as C
+from lab.predict.work import Ring
+from lab.store.model import EmulatedStep
+
+_NONE: Final = MemoryCount()
+_ACCESSES: Final = {
+    "shared.load": (C.LD_SHARED,),
+    "shared.store": (C.ST_SHARED,),
+    "global.load": (C.LD_GLOBAL,),
+    "global.store": (C.ST_GLOBAL,),
+    "shared.copy": (C.CP_ASYNC, C.BULK_COPY),
+    "global.copy": (C.CP_ASYNC, C.BULK_COPY),
+}
+"""Classes of the instructions that make an access."""
+
+
+def counts_of_copies(opcode: str) -> bool:
+    """Whether `copies_of` reads how often an opcode of PTX is executed."""
+    return opcode.startswith(("mbarrier.", "cp.async.bulk"))
+
+
+def with_loop_along_k(step: EmulatedStep, ptx: KernelMix | None) -> EmulatedStep:
+    """Return what the CPU executed, with the loop along k as its hot one where there are matrix instructions."""
+    done = step.executed
+    loop = _loop_along_k(ptx) if ptx is not None and done is not None and done.warps_by_class.get(C.MMA) else None
+    if loop is None or done is None or loop.label == step.hot_label:
+        return step
+    return replace(step, hot_label=loop.label, hot_loop=_executed_in(loop, done))
+
+
+def _loop_along_k(ptx: KernelMix) -> LoopMix | None:
+    """The loop with most matrix instructions outside of the loops in it; None where all are outside of loops."""
+
+    def own(loop: LoopMix) -> int:
+        nested = (one.counts.by_class.get(C.MMA, 0) for one in ptx.loops if one.parent == loop.label)
+        return loop.counts.by_class.get(C.MMA, 0) - sum(nested)
+
+    most = max(ptx.loops, key=own, default=None)
+    return most if most is not None and own(most) else None
+
+
+def _executed_in(loop: LoopMix, done: ExecutedCounts) -> ExecutedCounts:
+    """What was executed in a loop with matrix instructions, if every pass executes all of its text."""
+    text = loop.counts.by_class
+    passes = done.warps_by_class[C.MMA] / text[C.MMA]
+    warps = {cls: round(min(passes * n, done.warps_by_class.get(cls, 0))) for cls, n in text.items()}
+    memory = {}
+    for key, classes in _ACCESSES.items():
+        made, all_of_them = (sum(of.get(cls, 0) for cls in classes) for of in (warps, done.warps_by_class))
+        if made and key in done.memory:
+            memory[key] = _part(done.memory[key], made / all_of_them)
+    return ExecutedCounts(sum(warps.values()), WARP_SIZE * sum(warps.values()), warps, {}, {}, {}, memory)
+
+
+def _part(count: MemoryCount, share: float) -> MemoryCount:
+    return replace(
+        count,
+        requests=round(share * count.requests),
+        wavefronts=round(share * count.wavefronts),
+        sectors=round(share * count.sectors),
+        bytes_used=round(share * count.bytes_used),
+    )
+
+
+def stores_results(ptx: KernelMix | None, done: ExecutedCounts) -> bool:
+    """Whether a loop outside of the one along k stores to global memory: it makes results of the sums of a tile."""
+    hot = ptx.hot_loop if ptx is not None else None
+    if ptx is None or hot is None or not done.warps_by_class.get(C.MMA):
+        return False
+    inside = hot.counts.by_class.get(C.ST_GLOBAL, 0)
+    top = sum(loop.counts.by_class.get(C.ST_GLOBAL, 0) for loop in ptx.loops if loop.depth == 1)
+    return top > inside
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Bulk copies of a launch.
+
+    Attributes:
+        sectors: Sectors that they read in global memory.
+        stored: Sectors that they write there.
+        leaving: Share of what passes through shared memory that leaves it.
+        fills: Stages that they fill, each with what an mbarrier waits for; 0 where mbarriers tell of none.
+        shared_bytes: Bytes that they write to shared memory.
+        ahead: Stages that are filled while another one is read.
+    """
+
+    sectors: float
+    stored: float
+    leaving: float
+    fills: float
+    shared_bytes: float
+    ahead: int
+
+
+def copies_of(step: EmulatedStep, beyond: float) -> Copies | None:
+    """Tell the bulk copies of a launch that bring operands from those that store results.
+
+    The traffic of both is counted as one. What leaves shared memory has been stored there by threads, whole tiles, of
+    which global memory gets what is not beyond the data.
+
+    Args:
+        step: What the CPU executed.
+        beyond: What tiles compute over what the problem asks for.
+
+    Returns:
+        None where there are no bulk copies.
+    """
+    done = step.executed
+    if done is None or not done.warps_by_class.get(C.BULK_COPY):
+        return None
+    opcodes = done.warps_by_opcode
+    from_global, to_shared = (done.memory.get(key, _NONE) for key in ("global.copy", "shared.copy"))
+    leaves = any(".global.shared::cta" in opcode for opcode in opcodes)
+    outgoing = min(done.memory.get("shared.store", _NONE).bytes_used, to_shared.bytes_used) if leaves else 0
+    stored = min(outgoing / beyond, from_global.bytes_used)
+    share = stored / from_global.bytes_used if from_global.bytes_used else 0.0
+
+    def executed(*beginnings: str, without: str = "?") -> int:
+        return sum(n for opcode, n in opcodes.items() if opcode.startswith(beginnings) and without not in opcode)
+
+    fills = executed("mbarrier.arrive.expect_tx", "mbarrier.expect_tx")
+    blocks = math.prod(step.launch.grid)
+    # a ring has an mbarrier that says when a stage is full, and one that says when it has been read, if that is said
+    pairs = 2 if executed("mbarrier.arrive", without="expect_tx") else 1
+    stages = executed("mbarrier.init") // blocks // pairs
+    return Copies(
+        sectors=from_global.sectors * (1 - share),
+        stored=stored / SECTOR_BYTES,
+        leaving=outgoing / to_shared.bytes_used if to_shared.bytes_used else 0.0,
+        fills=fills,
+        shared_bytes=to_shared.bytes_used - outgoing,
+        ahead=max(1, stages - 1),
+    )
+
+
+def ring_of(
+    step: EmulatedStep, ptx: KernelMix | None, copies: Copies | None, grown: float, shared_bytes: int
+) -> Ring | None:
+    """The stages that asynchronous copies of a real launch fill.
+
+    Args:
+        step: What the CPU executed.
+        ptx: Static mix of the PTX, with the loop along k as its hot one.
+        copies: Its bulk copies; None where there are none.
+        grown: What the real launch executes in its loops over that.
+        shared_bytes: Shared memory of a block.
+
+    Returns:
+        None where there are no stages, or nothing says how many are filled.
+    """
+    if copies is not None:
+        if not copies.fills:
+            return None
+        fetched = SECTOR_BYTES * copies.sectors / copies.fills
+        return Ring(grown * copies.fills, copies.shared_bytes / copies.fills, fetched, copies.ahead, in_turn=False)
+    done, fills = step.executed, _steps_along_k(step, ptx)
+    if done is None or not fills or not (copied := done.memory.get("shared.copy", _NONE).bytes_used):
+        return None
+    stage = copied / fills
+    # what four warps multiply together is read until the step after, when all have waited for it
+    read = 2 if any(opcode.startswith("wgmma") for opcode in done.warps_by_opcode) else 1
+    return Ring(grown * fills, stage, stage, max(1, int(shared_bytes / stage) - read), in_turn=True)
+
+
+def _steps_along_k(step: EmulatedStep, ptx: KernelMix | None) -> float:
+    """How many passes all blocks make through the loop along k, where `cp.async` fills a stage in each; or 0."""
+    done, hot = step.executed, ptx.hot_loop if ptx is not None else None
+    if done is None or hot is None or not done.warps_by_class.get(C.CP_ASYNC):
+        return 0.0
+    text = hot.counts.by_class.get(C.MMA, 0)
+    return done.warps_by_class.get(C.MMA, 0) / text / _warps(step) if text else 0.0
+
+
+def _warps(step: EmulatedStep) -> int:
+    """Warps of a block."""
+    return -(-math.prod(step.launch.block) // WARP_SIZE)
+
+
+def products_of(executed: ExecutedCounts, instructions: float, *, group: bool) -> dict[str, float]:
+    """The multiply-adds of so many matrix instructions, in the proportions of those that the CPU executed, by type.
+
+    Args:
+        executed: What the CPU executed.
+        instructions: Matrix instructions of warps.
+        group: Of those that four warps execute together, or of the others.
+    """
+    read = [(made, n) for opcode, n in executed.warps_by_opcode.items() if (made := matrix_product(opcode))]
+    each = instructions / (sum(n for _, n in read) or 1)
+    found: dict[str, float] = {}
+    for made, n in read:
+        if made.group is group:
+            found[made.elements] = found.get(made.elements, 0.0) + each * n * made.multiply_adds
+    return found

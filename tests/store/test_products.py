@@ -1,0 +1,149 @@
+"""The loop along k of a kernel with matrix instructions, and the copies that feed it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lab.emulator.results import ExecutedCounts, MemoryCount
+from lab.isa.mix import Counts, KernelMix, LoopMix
+from lab.store.model import EmulatedStep, LaunchRecord
+from lab.store.products import copies_of, counts_of_copies, products_of, ring_of, stores_results, with_loop_along_k
+
+LAUNCH = LaunchRecord((2, 1, 1), (128, 1, 1), 98304)
+WGMMA = "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16"
+MMA = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+INCOMING = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+OUTGOING = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
+
+
+def loop(label: str, *, depth: int = 1, parent: str | None = None, hot: bool = False, **by_class: int) -> LoopMix:
+    named = {name.replace("_", "."): n for name, n in by_class.items()}
+    return LoopMix(label, depth, parent, hot, Counts(sum(named.values()), named, {}, 0, 0), 1, 1, ((1, 1),), None)
+
+
+def ptx(*loops: LoopMix) -> KernelMix:
+    return KernelMix("ptx", "k", Counts(100, {}, {}, 0, 0), loops, None)
+
+
+def executed(
+    by_class: dict[str, int], opcodes: dict[str, int] | None = None, memory: dict[str, MemoryCount] | None = None
+) -> ExecutedCounts:
+    warps = sum(by_class.values())
+    return ExecutedCounts(warps, 32 * warps, by_class, {}, opcodes or {}, {}, memory or {})
+
+
+TILES = loop("tiles", mma=4, integer=30, st_global=8, special=16)
+ALONG_K = loop("k", depth=2, parent="tiles", mma=4, integer=10, ld_shared=2)
+DONE = executed({"mma": 80, "integer": 500, "ld.shared": 60, "special": 900})
+
+
+def test_the_loop_along_k_is_the_one_that_multiplies_whatever_executed_most() -> None:
+    loads = MemoryCount(requests=60, wavefronts=120, bytes_used=7680)
+    done = replace(DONE, memory={"shared.load": loads, "global.store": loads})
+    step = EmulatedStep("k", LAUNCH, done, done, hot_label="tiles")
+    found = with_loop_along_k(step, ptx(TILES, ALONG_K))
+    assert (found.hot_label, found.hot_loop is not None) == ("k", True)
+    assert found.hot_loop is not None
+    # 80 matrix instructions, of which a pass has 4
+    assert found.hot_loop.warps_by_class == {"mma": 80, "integer": 200, "ld.shared": 40}
+    assert found.hot_loop.warps == 320
+    assert found.hot_loop.memory == {"shared.load": replace(loads, requests=40, wavefronts=80, bytes_used=5120)}
+
+
+@pytest.mark.parametrize(
+    ("done", "text"),
+    [
+        (DONE, ptx(TILES, replace(ALONG_K, label="own"))),
+        (executed({"fma": 80}), ptx(TILES, ALONG_K)),
+        (DONE, ptx(loop("L", fma=4))),
+        (DONE, None),
+    ],
+)
+def test_what_executed_most_is_left_where_it_multiplies_or_nothing_does(
+    done: ExecutedCounts, text: KernelMix | None
+) -> None:
+    step = EmulatedStep("k", LAUNCH, done, done, hot_label="own")
+    assert with_loop_along_k(step, text) is step
+
+
+def test_a_loop_over_tiles_stores_results_and_a_loop_that_copies_does_not() -> None:
+    along = replace(ALONG_K, hot=True)
+    assert stores_results(ptx(TILES, along), DONE)
+    copying = loop("producer", cp_async_bulk=2)
+    assert not stores_results(ptx(replace(along, depth=1, parent=None), copying), DONE)
+    assert not stores_results(ptx(TILES, along), executed({"fma": 80}))
+
+
+def bulk(opcodes: dict[str, int], *, outgoing: int = 0, multicast: int = 1) -> EmulatedStep:
+    """Eight stages of 32 KiB that two blocks fill; bytes of `outgoing` results leave by bulk copies."""
+    arrived = 8 * 32768
+    moved = arrived // multicast + outgoing
+    memory = {
+        "global.copy": MemoryCount(sectors=moved // 32, bytes_used=moved),
+        "shared.copy": MemoryCount(bytes_used=arrived + outgoing),
+        "shared.store": MemoryCount(bytes_used=outgoing),
+    }
+    made = {"mbarrier.arrive.expect_tx.shared::cta.b64": 8, INCOMING: 16, **opcodes}
+    return EmulatedStep("k", LAUNCH, executed({"cp.async.bulk": 16, "mma": 80}, made, memory))
+
+
+def test_a_ring_has_an_mbarrier_or_a_pair_of_them_for_each_stage() -> None:
+    alone = copies_of(bulk({"mbarrier.init.shared::cta.b64": 8}), 1.0)
+    paired = copies_of(bulk({"mbarrier.init.shared::cta.b64": 16, "mbarrier.arrive.shared::cta.b64": 64}), 1.0)
+    assert alone is not None
+    assert paired is not None
+    assert [alone.ahead, paired.ahead] == [3, 3]  # of four stages one is read
+    ring = ring_of(bulk({}), None, paired, 5.0, 0)
+    assert ring is not None
+    assert (ring.fills, ring.bytes, ring.fetched, ring.in_turn) == (40, 32768, 32768, False)
+
+
+def test_copies_that_blocks_share_are_fetched_once() -> None:
+    step = bulk({"mbarrier.init.shared::cta.b64": 8}, multicast=2)
+    ring = ring_of(step, None, copies_of(step, 1.0), 1.0, 0)
+    assert ring is not None
+    assert (ring.bytes, ring.fetched) == (32768, 16384)
+
+
+def test_copies_that_store_results_are_told_from_those_that_bring_operands() -> None:
+    found = copies_of(bulk({OUTGOING: 4}, outgoing=65536), 1.0)
+    plain = copies_of(bulk({}), 1.0)
+    assert found is not None
+    assert plain is not None
+    assert (found.sectors, found.shared_bytes) == (plain.sectors, plain.shared_bytes)
+    assert [found.stored, plain.stored] == [65536 / 32, 0]
+    assert found.leaving == pytest.approx(65536 / (8 * 32768 + 65536))
+    # of tiles that reach beyond the data, less is stored than lies in shared memory
+    partly = copies_of(bulk({OUTGOING: 4}, outgoing=65536), 2.0)
+    assert partly is not None
+    assert partly.stored == 32768 / 32
+    assert all(map(counts_of_copies, (OUTGOING, INCOMING, "mbarrier.init.shared::cta.b64")))
+
+
+def test_kernels_without_bulk_copies_or_without_mbarriers_have_no_such_ring() -> None:
+    assert copies_of(EmulatedStep("k", LAUNCH, DONE), 1.0) is None
+    without = executed({"cp.async.bulk": 16}, {INCOMING: 16}, {"shared.copy": MemoryCount(bytes_used=512)})
+    step = EmulatedStep("k", LAUNCH, without)
+    assert ring_of(step, None, copies_of(step, 1.0), 1.0, 0) is None
+
+
+@pytest.mark.parametrize(("opcode", "ahead"), [(MMA, 2), (WGMMA, 1)])
+def test_stages_of_cp_async_are_as_many_as_fit_into_shared_memory(opcode: str, ahead: int) -> None:
+    memory = {"shared.copy": MemoryCount(bytes_used=10 * 32768)}
+    done = executed({"cp.async": 64, "mma": 160}, {opcode: 160}, memory)
+    text = ptx(loop("k", hot=True, mma=4, cp_async=8))
+    step = EmulatedStep("k", LAUNCH, done)
+    # two blocks of four warps make five passes each, of 4 matrix instructions
+    ring = ring_of(step, text, None, 3.0, 98304 + 64)
+    assert ring is not None
+    assert (ring.fills, ring.bytes, ring.ahead, ring.in_turn) == (30, 32768, ahead, True)
+    assert ring_of(step, ptx(loop("k", hot=True, cp_async=8)), None, 3.0, 98304) is None
+    assert ring_of(replace(step, executed=DONE), text, None, 3.0, 98304) is None
+
+
+def test_products_keep_the_proportions_of_what_was_executed() -> None:
+    done = executed({"mma": 30}, {MMA: 10, WGMMA: 20})
+    assert products_of(done, 60.0, group=False) == {"float16": 20 * 2048}
+    assert products_of(done, 60.0, group=True) == {"float16": 40 * 64 * 256 * 16 / 4}
