@@ -61,7 +61,8 @@ latency
 ends of blocks
     Of kernels with matrix instructions, what a block does outside of the loop that multiplies: until its first stage is
     there, and when it makes results of its sums and stores them, no faster than L2 takes them. Where an SM holds one
-    block, nothing multiplies meanwhile, in every tile; else this is so once. It is added to the rest.
+    block, nothing multiplies meanwhile, in every tile, unless warps hand over their turn by a named barrier; else this
+    is so once. It is added to the rest.
 
 Blocks that loop over the data make whole passes, or take whole tiles. The blocks of a cluster start together: how many
 clusters a GPU holds differs between cards, and the middle of what it can be is taken. All of these times are of the
@@ -335,11 +336,11 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
     resident = min(max(1, work.blocks_per_sm), fullest)
     loss = 1 + machine.large_block_loss * max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
     chain = loss * (_alone(machine, work, least) + _queueing(gpu, machine, work))
-    ends = _ends(machine, work, least, loss)
+    bare, hidden = _ends(machine, work, least, loss)
     # blocks beside it multiply while one begins or ends; without any, nothing does
-    bare = 0 if work.ends is None else fullest if resident == 1 else 1
-    made["latency"] = (chain * fullest + ends * max(0, fullest - resident * bare)) / resident
-    made[_ENDS] = ends * bare
+    alone = 0 if work.ends is None else fullest if resident == 1 else 1
+    made["latency"] = (chain * fullest + hidden * fullest + bare * max(0, fullest - resident * alone)) / resident
+    made[_ENDS] = bare * alone
     if work.ring is not None:
         made.update(_copying(machine, work, work.ring, least, share / resident))
     return made
@@ -373,16 +374,20 @@ def _arrival(machine: SmLatencies, ring: Ring) -> float:
     return machine.global_latency + (ring.bytes + ring.fetched) / 2 / machine.stage_bytes
 
 
-def _ends(machine: SmLatencies, work: LaunchWork, least: float, loss: float) -> float:
-    """Return the cycles of a block before it multiplies, until its first stage is there, and after it."""
+def _ends(machine: SmLatencies, work: LaunchWork, least: float, loss: float) -> tuple[float, float]:
+    """Return the cycles of a block before it multiplies, until its first stage is there, and while it makes results.
+
+    Those in which no warps of it multiply, and those in which others do, whose turn it is.
+    """
     if work.ends is None:
-        return loss * machine.block_latency
+        return loss * machine.block_latency, 0.0
     first = _arrival(machine, work.ring) if work.ring is not None else 0.0
     waits = min(work.ends.global_loads, work.end_loads / (work.blocks * work.warps_per_block))
-    done = _along(machine, work, replace(work.ends, global_loads=0.0), least)
-    done += waits * _load_latency(machine, work, work.ends, least)
-    stored = SECTOR_BYTES * work.store_sectors / work.blocks / machine.store_bytes
-    return first + loss * (machine.block_latency + max(stored, done))
+    made = _along(machine, work, replace(work.ends, global_loads=0.0), least)
+    made += waits * _load_latency(machine, work, work.ends, least)
+    results = max(made, SECTOR_BYTES * work.store_sectors / work.blocks / machine.store_bytes)
+    bare = first + loss * (machine.block_latency + results / work.turns)
+    return bare, loss * results * (1 - 1 / work.turns)
 
 
 def _allowed(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:

@@ -115,6 +115,7 @@ class LaunchWork:
         ring: Asynchronous copies that fill stages; None where there are none or the CPU did not count them.
         ends: The part of `chain` outside of the loops that multiply matrices; None without such loops.
         end_loads: Warp requests that load from global memory there, copies left out.
+        turns: Tiles of a block of which one is stored while the next is multiplied; 1 where none are.
         cluster: Blocks of a cluster, which start together; 1 where there are none.
     """
 
@@ -146,4 +147,5 @@ class LaunchWork:
     ring: Ring | None = None
     ends: WarpChain | None = None
     end_loads: float = 0.0
+    turns: float = 1.0
     cluster: int = 1

@@ -36,6 +36,18 @@ def counts_of_copies(opcode: str) -> bool:
     return opcode.startswith(("mbarrier.", "cp.async.bulk"))
 
 
+_HANDED_OVER: Final = ("bar.arrive", "barrier.arrive", "barrier.cta.arrive")
+"""An arrival at a barrier of the block, by warps that go on: it is others' turn."""
+
+
+def take_turns(ptx: KernelMix | None) -> bool:
+    """Whether warps hand over to others at a barrier of the block, while they go on to store their result.
+
+    A small problem may have no turn to hand over, so that the text is asked.
+    """
+    return ptx is not None and any(opcode.startswith(_HANDED_OVER) for opcode in ptx.counts.by_opcode)
+
+
 def with_loop_along_k(step: EmulatedStep, ptx: KernelMix | None) -> EmulatedStep:
     """Return what the CPU executed, with the loop along k as its hot one where there are matrix instructions."""
     done = step.executed
@@ -87,6 +99,43 @@ def stores_results(ptx: KernelMix | None, done: ExecutedCounts) -> bool:
     inside = hot.counts.by_class.get(C.ST_GLOBAL, 0)
     top = sum(loop.counts.by_class.get(C.ST_GLOBAL, 0) for loop in ptx.loops if loop.depth == 1)
     return top > inside
+
+
+def tiles_grown(
+    area: float, blocks: tuple[int, int], small: tuple[int, int], real: tuple[int, int], cluster: int
+) -> float | None:
+    """Tiles of the real result over those of the small one, of which each block computes one.
+
+    The sides of a tile are not known, but its area is, and how many of them cover the small result. Of all sides that
+    fit both, those that give each block a tile of the real result, too, come first; else the mean is taken.
+
+    Args:
+        area: Elements of a tile.
+        blocks: Blocks of the small launch and of the real one.
+        small: m and n of the small result.
+        real: Those of the real one.
+        cluster: Blocks of a cluster, which share a row or a column of tiles; there are whole clusters.
+
+    Returns:
+        None where no sides fit.
+    """
+
+    def tiles(size: tuple[int, int], sides: tuple[float, float], along: int) -> int:
+        counts = [math.ceil(n / side) for n, side in zip(size, sides, strict=True)]
+        counts[along] = -(-counts[along] // cluster) * cluster
+        return math.prod(counts)
+
+    sides = [(side, area / side) for side in range(_SIDE, _LONGEST + 1, _SIDE) if area % (side * _SIDE) == 0]
+    sides = [one for one in sides if max(one) <= _LONGEST]
+    fitting = [(one, along) for one in sides for along in (0, 1) if tiles(small, one, along) == blocks[0]]
+    found = [tiles(real, *one) for one in fitting]
+    found = [blocks[1]] if blocks[1] in found else found
+    return sum(found) / len(found) / blocks[0] if found else None
+
+
+_SIDE: Final = 16
+"""What the sides of a tile are multiples of: the least shape of matrix instructions but for n, which is 8."""
+_LONGEST: Final = 512
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,8 @@ from lab.store.products import (
     products_of,
     ring_of,
     stores_results,
+    take_turns,
+    tiles_grown,
     with_loop_along_k,
 )
 from lab.toolchain.base import Resources
@@ -284,7 +286,8 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
     persistent = (stays or grown < (_NESTED if nested else _PERSISTENT) * work) and _resides(record, step)
     beyond = _beyond(record, step, executed)
     if persistent and nested:
-        work = max(grown, work / beyond)
+        tiles = _tiles_grown(record, step, beyond) if stays else None
+        work = max(grown, work / beyond) if tiles is None else tiles * growth
     inside = work if persistent or record.merit is not Merit.TFLOPS else grown
     outside = blocks if persistent or record.merit is Merit.TFLOPS else max(blocks, work / growth)
     outside = inside if looped is None else outside
@@ -366,6 +369,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         if executed.warps_by_class.get(C.MMA) and step.ptx is not None and step.ptx.loops
         else None,
         end_loads=outside * (_loaded(executed) - _loaded(within)) + around * (_loaded(within) - _loaded(deepest)),
+        turns=max(1.0, work / growth / blocks) if stays and take_turns(step.ptx) else 1.0,
         cluster=max(1, step.resources.cluster) if step.resources else 1,
     )
 
@@ -437,6 +441,18 @@ def _uneven(step: _Step, looped: ExecutedCounts, growth: float) -> float:
     executed = looped.warps / warps_of(step.small.launch) / text
     passes = growth * (round(executed) or executed)
     return math.ceil(passes - _WHOLE) / passes if passes > 1 else 1.0
+
+
+def _tiles_grown(record: VariantRecord, step: _Step, beyond: float) -> float | None:
+    """How many times as many tiles the real result has, whose sizes are m and n; None where that cannot be told."""
+    assert record.emulation is not None  # noqa: S101 - its launches have counts
+    small, real = ([sizes.get(name) for name in "mn"] for sizes in (record.emulation.counted.problem, record.problem))
+    if not all(isinstance(size, int) and size > 0 for size in (*small, *real)):
+        return None
+    blocks = math.prod(step.small.launch.grid), math.prod(step.launch.grid)
+    area = beyond * math.prod(int(size or 0) for size in small) / blocks[0]
+    sizes = ((int(small[0] or 0), int(small[1] or 0)), (int(real[0] or 0), int(real[1] or 0)))
+    return tiles_grown(round(area), blocks, *sizes, max(1, step.resources.cluster) if step.resources else 1)
 
 
 def _rounds(tiles: float) -> float:

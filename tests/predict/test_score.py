@@ -467,3 +467,14 @@ def test_the_gpus_power_lets_all_sms_multiply_no_faster_than_that():
     assert full / machine.tensor_clock <= found.seconds < 1.05 * full / machine.tensor_clock
     few = score(H200, [replace(busy, blocks=33, group_products={"float16": 33e9})], 0)
     assert few.seconds == pytest.approx(few.launches_s + full, rel=1e-3)
+
+
+def test_what_warps_store_while_others_multiply_is_not_bare():
+    ends = WarpChain(100, 4000.0)
+    work = replace(ONE_AN_SM, chain=ends, ends=ends)
+    alone, turns = (score(H200, [replace(work, turns=n)], 0).resources for n in (1.0, 4.0))
+    machine = H200.latencies
+    assert alone["ends of blocks"] == pytest.approx((4000 + machine.block_latency) / CLOCK)
+    assert "latency" not in alone
+    assert turns["ends of blocks"] == pytest.approx((1000 + machine.block_latency) / CLOCK)
+    assert turns["latency"] == pytest.approx(3000 / CLOCK)

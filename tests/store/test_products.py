@@ -9,7 +9,16 @@ import pytest
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.isa.mix import Counts, KernelMix, LoopMix
 from lab.store.model import EmulatedStep, LaunchRecord
-from lab.store.products import copies_of, counts_of_copies, products_of, ring_of, stores_results, with_loop_along_k
+from lab.store.products import (
+    copies_of,
+    counts_of_copies,
+    products_of,
+    ring_of,
+    stores_results,
+    take_turns,
+    tiles_grown,
+    with_loop_along_k,
+)
 
 LAUNCH = LaunchRecord((2, 1, 1), (128, 1, 1), 98304)
 WGMMA = "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16"
@@ -147,3 +156,31 @@ def test_products_keep_the_proportions_of_what_was_executed() -> None:
     done = executed({"mma": 30}, {MMA: 10, WGMMA: 20})
     assert products_of(done, 60.0, group=False) == {"float16": 20 * 2048}
     assert products_of(done, 60.0, group=True) == {"float16": 40 * 64 * 256 * 16 / 4}
+
+
+@pytest.mark.parametrize(
+    ("area", "blocks", "small", "real", "cluster", "grown"),
+    [
+        # 192 x 192: no other sides cover 256 x 256 in four tiles; 22 x 22 of them cover the real result
+        (192 * 192, (4, 132), (256, 256), (4096, 4096), 1, 22 * 22 / 4),
+        # 256 x 128 or 128 x 256, which is the same here
+        (256 * 128, (2, 132), (256, 256), (4096, 4096), 1, 512 / 2),
+        # of these two, one gives each block a tile
+        (256 * 128, (2, 16), (256, 256), (4096, 128), 1, 16 / 2),
+        (256 * 128, (2, 32), (256, 256), (4096, 128), 1, 32 / 2),
+        # clusters of two along either side: 192 x 128 is in 22 x 32 tiles
+        (192 * 128, (4, 132), (256, 256), (4096, 4096), 2, 22 * 32 / 4),
+        (17 * 17, (4, 132), (256, 256), (4096, 4096), 1, None),
+    ],
+)
+def test_tiles_are_as_many_as_sides_that_fit_the_small_result_say(
+    area: int, blocks: tuple[int, int], small: tuple[int, int], real: tuple[int, int], cluster: int, grown: float | None
+) -> None:
+    assert tiles_grown(area, blocks, small, real, cluster) == (None if grown is None else pytest.approx(grown))
+
+
+def test_warps_that_arrive_at_a_barrier_and_go_on_hand_over_their_turn() -> None:
+    turns, waits = (
+        KernelMix("ptx", "k", Counts(2, {}, {opcode: 2}, 0, 0), (), None) for opcode in ("bar.arrive", "bar.sync")
+    )
+    assert [take_turns(turns), take_turns(waits), take_turns(None)] == [True, False, False]

@@ -11,7 +11,7 @@ from lab.measured.timing import Merit
 from lab.predict.score import KernelScore, score
 from lab.store.figures import Basis, response_of, tied_with_best
 from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord, SampleRecord, Status
-from lab.store.scores import _beyond, _launch, _multiplies, _steps, lean, rate, scores, scores_of_problem
+from lab.store.scores import _beyond, _launch, _multiplies, _steps, _tiles_grown, lean, rate, scores, scores_of_problem
 
 SMALL, LARGE = (4, 1, 1), (4096, 1, 1)
 
@@ -344,3 +344,23 @@ def test_short_launches_are_estimated_as_they_are_timed(one, make, cache, merit,
     found = scores([record])[record.variant]
     machine = gpu_for("H200").latencies
     assert found.launches_s == (machine.relaunch_s if warm else machine.launch_s)
+
+
+def test_tiles_of_blocks_that_stay_are_whole(tiled):
+    """Four blocks with a tile of 192 x 192 each cover 256 x 256; 22 x 22 of them cover 4096 x 4096."""
+    (step,) = _steps(tiled)
+    assert step.ptx is not None
+    outer, hot = step.ptx.loops
+    hot = replace(hot, counts=replace(hot.counts, by_class={"mma": 4}))
+    outer = replace(outer, counts=replace(outer.counts, by_class={"mma": 4, "st.global": 4}))
+    step = replace(step, ptx=replace(step.ptx, loops=(outer, hot)))
+    sizes = {"m": 256, "n": 256, "k": 128}
+    # products of tiles that reach beyond the data: 384 x 384 where there are 256 x 256
+    made = 2 * 64 * 2048
+    done = replace(tiled.emulation, problem=sizes, flops=made / 2.25)
+    record = replace(tiled, problem={"m": 4096, "n": 4096, "k": 4096}, emulation=done)
+    assert _tiles_grown(record, step, 2.25) == pytest.approx(22 * 22 / 4)
+    assert _tiles_grown(replace(record, problem={"rows": 4096}), step, 2.25) is None
+    found = _launch(record, step, 8192.0, 32.0)
+    assert found.products == {"float16": pytest.approx(64 * 2048 * 22 * 22 / 4 * 32)}
+    assert found.uneven == pytest.approx(4 / (22 * 22 / 132))
