@@ -39,7 +39,7 @@ from lab.stages.emulate import EmulationTask
 from lab.stages.estimate import EstimateTask, execute
 from lab.store import published
 from lab.store.database import Store
-from lab.store.model import EmulationRecord, RunRecord, StepRecord, VariantRecord
+from lab.store.model import BuildRecord, EmulationRecord, RunRecord, StepRecord, VariantRecord
 from lab.toolchain.base import Toolchain
 from lab.toolchain.select import toolchain
 
@@ -108,6 +108,7 @@ def again(
         new = replace(record, estimate=None)
         if same:
             new = replace(new, prediction=fresh.prediction, steps=_steps(record, fresh), estimate=fresh.estimate)
+            new = replace(new, build=_with_resources(record, fresh))
             new = replace(new, emulation=fresh.emulation) if counts and task.key else new
         yield Again(new, task.planned, task.outcome, same)
 
@@ -171,8 +172,14 @@ def _toolchain(name: str, version: str) -> Toolchain:
     return toolchain(f"{'nvcc' if name.endswith('nvcc') else name}=={version}")
 
 
+def _with_resources(old: VariantRecord, new: VariantRecord) -> BuildRecord | None:
+    """The build that was measured, with what is read of its machine code today: old records lack sizes of clusters."""
+    return old.build and new.build and replace(old.build, resources=new.build.resources)
+
+
 def _steps(old: VariantRecord, new: VariantRecord) -> tuple[StepRecord, ...]:
-    return tuple(replace(step, prediction=fresh.prediction) for step, fresh in zip(old.steps, new.steps, strict=True))
+    pairs = zip(old.steps, new.steps, strict=True)
+    return tuple(replace(step, prediction=fresh.prediction, resources=fresh.resources) for step, fresh in pairs)
 
 
 def run_again(

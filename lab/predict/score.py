@@ -413,8 +413,7 @@ def _queueing(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:
         return 0.0
     multiplying = max(0.0, 1 - gpu.architecture.sub_partitions / work.warps_per_block)
     waiting = multiplying * _documented(gpu, work.products) / machine.warp_products
-    if work.ring is None or work.ring.in_turn:
-        waiting += (1 - 1 / work.warps_per_block) * work.wavefronts / machine.shared_wavefronts
+    waiting += (1 - 1 / work.warps_per_block) * work.waited_wavefronts / machine.shared_wavefronts
     return waiting / work.blocks
 
 

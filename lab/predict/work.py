@@ -95,6 +95,7 @@ class LaunchWork:
         store_sectors: Sectors that global stores touch.
         partial_bytes: Bytes of those sectors that the same request did not fill.
         wavefronts: Passes through shared memory.
+        waited_wavefronts: Of these, what threads load and store: asynchronous copies keep none of them waiting.
         updates: Updates of global memory by atomics that wait for each other (`MemoryCount.updates`).
         chunks: Pieces of global memory that they touch (`MemoryCount.chunks`).
         one_float: Whether they add floating-point numbers to a single sector.
@@ -130,6 +131,7 @@ class LaunchWork:
     store_sectors: float = 0.0
     partial_bytes: float = 0.0
     wavefronts: float = 0.0
+    waited_wavefronts: float = 0.0
     updates: float = 0.0
     chunks: int = 1
     one_float: bool = False

@@ -50,6 +50,7 @@ def warp_chain(
     scale: Scaling,
     *,
     ends: bool = False,
+    share: float = 1.0,
 ) -> WarpChain | None:
     """Say what a warp of the real launch waits for, in the mean.
 
@@ -64,6 +65,7 @@ def warp_chain(
         looped: What the CPU executed in loops.
         scale: What the real launch executes over that.
         ends: Without the hot loop.
+        share: Share of the warps that execute the loops; the others do next to nothing.
 
     Returns:
         None where the SASS was not read for chains, as in records of older runs.
@@ -75,7 +77,7 @@ def warp_chain(
     found = _add((0.0,) * len(astuple(sass.chains[BODY])), sass.chains[BODY], outside)
     for loop, passes in loops:
         if not (ends and loop.hot):
-            found = _add(found, sass.chains[loop.label], passes)
+            found = _add(found, sass.chains[loop.label], passes / share)
     return WarpChain(round(found[0]), *found[1:])
 
 

@@ -32,8 +32,18 @@ _ACCESSES: Final = {
 
 
 def counts_of_copies(opcode: str) -> bool:
-    """Whether `copies_of` reads how often an opcode of PTX is executed."""
-    return opcode.startswith(("mbarrier.", "cp.async.bulk"))
+    """Whether `copies_of` or `multiplying_share` reads how often an opcode of PTX is executed."""
+    return opcode.startswith(("mbarrier.", "cp.async.bulk", _MORE_REGISTERS))
+
+
+_MORE_REGISTERS: Final = "setmaxnreg.inc"
+
+
+def multiplying_share(step: EmulatedStep) -> float:
+    """Share of the warps that take the registers of those that only copy, because they multiply; 1 where none do."""
+    opcodes = step.executed.warps_by_opcode if step.executed is not None else {}
+    taking = sum(n for opcode, n in opcodes.items() if opcode.startswith(_MORE_REGISTERS))
+    return min(1.0, taking / (_warps(step) * math.prod(step.launch.grid))) or 1.0
 
 
 _HANDED_OVER: Final = ("bar.arrive", "barrier.arrive", "barrier.cta.arrive")

@@ -51,6 +51,7 @@ from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, Variant
 from lab.store.products import (
     copies_of,
     counts_of_copies,
+    multiplying_share,
     products_of,
     ring_of,
     stores_results,
@@ -329,6 +330,9 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
     multiplied = outside * (_of_class(C.MMA)(executed) - of_loops) + inside * of_loops
     by_class: dict[str, Expansions] = {cls: expansions(step.ptx, step.sass, passes, cls) for cls in _MERGED}
     shared = by_class[C.LD_SHARED]
+    merged = Expansions(min(1.0, shared.inside), min(1.0, shared.outside))
+    waves = traffic(("shared.load",), "wavefronts", merged) + traffic(("shared.store", "shared.atomic"), "wavefronts")
+    share = multiplying_share(step.small)
     uneven = 1.0
     if persistent:
         uneven = _rounds(work / growth / blocks) if stays else _uneven(step, within, work / blocks)
@@ -345,10 +349,8 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         partial_bytes=max(0.0, SECTOR_BYTES * filled - kept * traffic(("global.store",), "bytes_used"))
         if reuse is None or not reuse.stored
         else (SECTOR_BYTES * reuse.written - reuse.filled) * filled / reuse.stored,
-        wavefronts=traffic(
-            ("shared.load",), "wavefronts", Expansions(min(1.0, shared.inside), min(1.0, shared.outside))
-        )
-        + traffic(("shared.store", "shared.atomic", "shared.copy"), "wavefronts"),
+        wavefronts=waves + traffic(("shared.copy",), "wavefronts"),
+        waited_wavefronts=waves,
         # records that count no updates have sectors, which are no more than these
         updates=traffic(("global.atomic",), "updates") or traffic(("global.atomic",), "sectors"),
         chunks=executed.memory.get("global.atomic", _NONE).chunks,
@@ -358,14 +360,14 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         fetched=None if reuse is None or residence is None else fetched(reuse, residence, sectors),
         uneven=uneven,
         least_bytes=step.bytes_moved,
-        chain=warp_chain((step.ptx, step.sass), step.small, step.launch, within, scale),
+        chain=warp_chain((step.ptx, step.sass), step.small, step.launch, within, scale, share=share),
         code=long_code((step.ptx, step.sass), step.small, step.launch, within, scale),
         spilled=_spilled(step, within, scale, residence),
         products=products_of(executed, multiplied, group=False),
         group_products=products_of(executed, multiplied, group=True),
         bulk_sectors=inside * copies.sectors if copies else 0.0,
         ring=stages,
-        ends=warp_chain((step.ptx, step.sass), step.small, step.launch, within, scale, ends=True)
+        ends=warp_chain((step.ptx, step.sass), step.small, step.launch, within, scale, ends=True, share=share)
         if executed.warps_by_class.get(C.MMA) and step.ptx is not None and step.ptx.loops
         else None,
         end_loads=outside * (_loaded(executed) - _loaded(within)) + around * (_loaded(within) - _loaded(deepest)),

@@ -27,7 +27,7 @@ archs: [sm_90]
 
 @pytest.fixture(scope="module")
 def made(benchmark_script, tmp_path_factory):
-    """A published run whose estimates are wrong, and the first of whose variants was other machine code."""
+    """A published run whose estimates are wrong. Its first variant was other code, its second has another cluster."""
     tmp_path = tmp_path_factory.mktemp("made")
     (tmp_path / "small.yaml").write_text(EXPERIMENT)
     running.run(tmp_path / "small.yaml", running.RunOptions(output=tmp_path / "run", measure=False))
@@ -39,6 +39,9 @@ def made(benchmark_script, tmp_path_factory):
     first = wrong[0].build
     assert first is not None
     wrong[0] = replace(wrong[0], build=replace(first, sass_sha256="0"))
+    second = wrong[1].build
+    assert second is not None
+    wrong[1] = replace(wrong[1], build=replace(second, resources=replace(second.resources, cluster=4)))
     published.write_records(replace(kept, records=tuple(wrong)), tmp_path / "published")
     return tmp_path, right
 

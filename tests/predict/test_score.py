@@ -478,3 +478,21 @@ def test_what_warps_store_while_others_multiply_is_not_bare():
     assert "latency" not in alone
     assert turns["ends of blocks"] == pytest.approx((1000 + machine.block_latency) / CLOCK)
     assert turns["latency"] == pytest.approx(3000 / CLOCK)
+
+
+def test_warps_that_multiply_and_meet_at_barriers_read_shared_memory_one_after_the_other():
+    chain = WarpChain(1000, 2000.0, barriers=8.0)
+    multiplying = replace(ONE_AN_SM, chain=chain, products={"float16": 1.0}, waited_wavefronts=132 * 800.0)
+    meeting, apart, other = (
+        score(H200, [one], 0).resources["latency"] * CLOCK
+        for one in (
+            multiplying,
+            replace(multiplying, chain=replace(chain, barriers=0.0)),
+            replace(multiplying, products={}),
+        )
+    )
+    machine = H200.latencies
+    waits = 8 * machine.block_barrier
+    assert other == pytest.approx(2000 + waits + machine.block_latency)
+    assert apart == pytest.approx(2000 + machine.block_latency, rel=1e-3)
+    assert meeting == pytest.approx(other + 7 / 8 * 800, rel=1e-3)

@@ -49,6 +49,10 @@ def test_a_warp_passes_the_body_once_and_an_unrolled_loop_by_what_ptxas_keeps() 
     # eight iterations of the PTX's loop are two of the SASS's, and five times as many in the real problem
     found = warp_chain((ptx, sass), small, LAUNCH, inside, Scaling(5.0, 1.0))
     assert found == WarpChain(22 + 10 * 25, 50.0 + 10 * 100.0, global_loads=10, barriers=1)
+    # without the hot loop, and where half of the warps make all passes
+    assert warp_chain((ptx, sass), small, LAUNCH, inside, Scaling(5.0, 1.0), ends=True) == sass.chains[BODY]
+    half = warp_chain((ptx, sass), small, LAUNCH, inside, Scaling(5.0, 1.0), share=0.5)
+    assert half == WarpChain(22 + 20 * 25, 50.0 + 20 * 100.0, global_loads=20, barriers=1)
 
 
 def test_spills_are_counted_by_the_passes_through_the_sass() -> None:

@@ -12,6 +12,7 @@ from lab.store.model import EmulatedStep, LaunchRecord
 from lab.store.products import (
     copies_of,
     counts_of_copies,
+    multiplying_share,
     products_of,
     ring_of,
     stores_results,
@@ -184,3 +185,9 @@ def test_warps_that_arrive_at_a_barrier_and_go_on_hand_over_their_turn() -> None
         KernelMix("ptx", "k", Counts(2, {}, {opcode: 2}, 0, 0), (), None) for opcode in ("bar.arrive", "bar.sync")
     )
     assert [take_turns(turns), take_turns(waits), take_turns(None)] == [True, False, False]
+
+
+def test_warps_that_take_registers_are_those_that_multiply() -> None:
+    taking = EmulatedStep("k", LAUNCH, executed({"mma": 8}, {"setmaxnreg.inc.sync.aligned.u32": 4}))
+    assert multiplying_share(taking) == 0.5  # four of two blocks' eight warps
+    assert multiplying_share(EmulatedStep("k", LAUNCH, DONE)) == 1
