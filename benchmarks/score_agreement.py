@@ -280,19 +280,20 @@ launch, the occupancy and the GPU's rates.
 
 ## The formula
 
-`time = launches x 3.4 µs + (t1^4 + t2^4 + ...)^(1/4)`, over the times that each resource alone would need:
+`time = launches x 3.4 µs + (t1^4 + t2^4 + ...)^(1/4)`, over the times that each resource alone would need; of kernels
+with matrix instructions, as [below](#matrix-instructions):
 
 | resource | time on the SM with the most blocks | source of the constant |
 |---|---|---|
 | issue slots | warp instructions / 4 a cycle | CUDA C++ Programming Guide |
 | floating point | 128 lanes a cycle (float64: its own) | Programming Guide, throughput of arithmetic, 9.0 |
 | integer, compare; convert; special; shuffle | 64; 32; 16; 32 lanes a cycle | the same; experiments/micro/pipes |
-| tensor cores | 2048 multiply-adds of float16 a cycle; mma.sync 0.59, wgmma 0.90 x 0.75 | tensor_pipes; hgemm_ladder |
+| tensor cores | 2048 multiply-adds of float16 a cycle, of which mma.sync makes 0.59 and wgmma 0.90 | tensor_pipes |
 | load/store units | memory instructions, one a cycle | `lab/hardware/gpus.py` |
 | shared memory | wavefronts as executed, one a cycle | `lab/hardware/gpus.py`, [fidelity](fidelity.md) |
 | L1 | passes through its banks, one a cycle; lines of 128 B, 2.8 a cycle | l1_reuse, random_sectors |
 | instruction fetch | instructions of code beyond 32 KB and beyond 128 KB | experiments/micro/code_size |
-| L2 reads | sectors that L1 misses (`lab/store/caches.py`), 36 B a cycle, 20 B scattered | experiments/micro |
+| L2 reads | sectors that L1 misses (`lab/store/caches.py`), 36 B a cycle, 20 B scattered; bulk copies 64 B | micro |
 | L2 writes | stored sectors, 24 B a cycle | `lab/hardware/latencies.py` |
 | atomics (whole GPU) | see below | experiments/micro/atomics_global |
 | starts of blocks (whole GPU) | 0.6 ns each | experiments/micro/block_rate |
@@ -322,6 +323,33 @@ fewer of in the hot region, for the same arithmetic and stores (a remainder, mer
 
 Atomics on one element of global memory wait for each other, 0.73 ns each, floats on one sector 1.76 ns. Updates of
 different elements of a sector go together. The slices of L2 that hold the elements work side by side, at most 76.
+
+A launch that takes less than 50 µs is timed in a queue: it costs 1.6 µs (experiments/micro/launch), and what L2 holds
+is there. So are products estimated, and what was measured so.
+
+## Matrix instructions
+
+The loop along k is the innermost one with matrix instructions. What is executed in it grows with m n k, and what makes
+results of the sums of a tile with the tiles. Persistent blocks take whole tiles, whose sides are those that fit the
+tiles of the small problem. A kernel that makes several products for each of the problem's, as of FP32 factors split
+into TF32, is told by its registers, which could not hold the sums of so many tiles.
+
+`time = launches + max(stages, norm) + ends`, limited by power:
+
+- **stages**: asynchronous copies fill a ring of stages, one of which is read while the others are under way. A stage
+  is there 900 cycles after it was asked for, and its bytes at 26 a cycle. Of bulk copies, mbarriers say how many stages
+  there are; of `cp.async`, shared memory. Where the warps that copy also multiply, a step takes what it waits for and
+  what it does, and stands in the norm.
+- **ends**: what a block does before its first stage is there and while it stores a result. With one block an SM,
+  nothing multiplies meanwhile, unless warps take turns. Of other kernels it is part of the latency.
+- **latency**: warps that meet at barriers also wait for each other's mma.sync, and for what the others read in shared
+  memory.
+- **power**: all SMs together make no more than 0.73 of what wgmma makes, pauses and launches included. It limits the
+  whole with a norm of order 8.
+- **clusters** start as a whole: of the numbers of SMs that may take part, the middle counts.
+
+26 and 0.73 are the best of five and of three values over the half of the variants of hgemm_ladder and hgemm_best that a
+hash chose; they are the best over the other half, too (error 4.5 % there).
 
 ## How it compares with an H200
 

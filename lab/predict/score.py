@@ -16,7 +16,8 @@ arithmetic
     experiments/micro/pipes: fma 107, integer 63, special 16, convert 32, float64 57.
 tensor cores
     Multiply-adds of the matrix instructions at the rates of `lab.hardware.gpus.Architecture.tensor_lanes`, of which
-    mma.sync and wgmma each reach a part on sm_90.
+    mma.sync and wgmma each reach a part on sm_90. wgmma reads its operands in shared memory, where small shapes take
+    longer, beside what is copied there.
 power (whole GPU)
     What wgmma multiplies, at 0.73 of that rate: with all SMs at work, the GPU lowers its clock. Pauses count, so that a
     kernel whose SMs wait keeps the clock. It limits the whole, with a norm of order 8.
@@ -399,7 +400,10 @@ def _allowed(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:
 def _multiplying(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:
     """Return the cycles, at the highest clock, that one SM's tensor cores would take for the whole launch."""
     alone, together = (_documented(gpu, made) for made in (work.products, work.group_products))
-    return alone / machine.warp_products + together / machine.group_products
+    together /= machine.group_products
+    if together:  # they read no faster than shared memory lets them, beside what is copied there
+        together = max(together, (work.group_wavefronts + work.wavefronts) / machine.shared_wavefronts)
+    return alone / machine.warp_products + together
 
 
 def _queueing(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:

@@ -112,6 +112,7 @@ class LaunchWork:
         products: Multiply-adds of its matrix instructions of one warp by the type of the factors, as `lab.isa.matrix`
             names them.
         group_products: The same of those of four warps together (wgmma).
+        group_wavefronts: Passes through shared memory in which these read their operands.
         bulk_sectors: Sectors that bulk copies read, which L1 does not hold.
         ring: Asynchronous copies that fill stages; None where there are none or the CPU did not count them.
         ends: The part of `chain` outside of the loops that multiply matrices; None without such loops.
@@ -145,6 +146,7 @@ class LaunchWork:
     code: tuple[tuple[int, float], ...] = ()
     products: Mapping[str, float] = field(default_factory=dict)
     group_products: Mapping[str, float] = field(default_factory=dict)
+    group_wavefronts: float = 0.0
     bulk_sectors: float = 0.0
     ring: Ring | None = None
     ends: WarpChain | None = None

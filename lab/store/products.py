@@ -11,9 +11,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
-from lab.base.warp import SECTOR_BYTES, WARP_SIZE
+from lab.base.warp import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from lab.emulator.results import ExecutedCounts, MemoryCount
-from lab.isa.matrix import matrix_product
+from lab.isa.matrix import WARPS_OF_A_GROUP, matrix_product
 from lab.isa.mix import KernelMix, LoopMix
 from lab.isa.model import InstructionClass as C
 from lab.predict.work import Ring
@@ -268,3 +268,19 @@ def products_of(executed: ExecutedCounts, instructions: float, *, group: bool) -
         if made.group is group:
             found[made.elements] = found.get(made.elements, 0.0) + each * n * made.multiply_adds
     return found
+
+
+def operand_wavefronts(executed: ExecutedCounts, instructions: float) -> float:
+    """Passes through shared memory in which so many matrix instructions of warps, as executed, read their operands.
+
+    Of those that four warps execute together, which read 32 bytes of each of 64 rows and of each column: k is as many
+    elements. That the rows may be in registers, the opcode does not say.
+    """
+    read = [(made, n) for opcode, n in executed.warps_by_opcode.items() if (made := matrix_product(opcode))]
+    each = instructions / (sum(n for _, n in read) or 1)
+    lines = sum(n * (_ROWS + made.columns) for made, n in read if made.group)
+    return each * lines * _ROW_BYTES / WARPS_OF_A_GROUP / LINE_BYTES
+
+
+_ROWS: Final = 64
+_ROW_BYTES: Final = 32

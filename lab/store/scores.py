@@ -52,6 +52,7 @@ from lab.store.products import (
     copies_of,
     counts_of_copies,
     multiplying_share,
+    operand_wavefronts,
     products_of,
     ring_of,
     stores_results,
@@ -365,6 +366,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         spilled=_spilled(step, within, scale, residence),
         products=products_of(executed, multiplied, group=False),
         group_products=products_of(executed, multiplied, group=True),
+        group_wavefronts=operand_wavefronts(executed, multiplied),
         bulk_sectors=inside * copies.sectors if copies else 0.0,
         ring=stages,
         ends=warp_chain((step.ptx, step.sass), step.small, step.launch, within, scale, ends=True, share=share)

@@ -496,3 +496,13 @@ def test_warps_that_multiply_and_meet_at_barriers_read_shared_memory_one_after_t
     assert other == pytest.approx(2000 + waits + machine.block_latency)
     assert apart == pytest.approx(2000 + machine.block_latency, rel=1e-3)
     assert meeting == pytest.approx(other + 7 / 8 * 800, rel=1e-3)
+
+
+def test_products_of_warpgroups_take_as_long_as_their_operands_are_read():
+    busy = replace(ONE_AN_SM, group_products={"float16": 132e9}, wavefronts=132 * 2e5)
+    few, many = (score(H200, [replace(busy, group_wavefronts=132 * n)], 0).resources for n in (1e5, 1e6))
+    assert few["tensor cores"] == pytest.approx(1e9 / 2048 / H200.latencies.group_products / CLOCK)
+    assert many["tensor cores"] == pytest.approx(1.2e6 / CLOCK)
+    # what one warp multiplies comes from registers
+    alone = score(H200, [replace(ONE_AN_SM, products={"float16": 132e9}, wavefronts=132 * 1e7)], 0).resources
+    assert alone["tensor cores"] == pytest.approx(1e9 / 2048 / H200.latencies.warp_products / CLOCK)

@@ -13,6 +13,7 @@ from lab.store.products import (
     copies_of,
     counts_of_copies,
     multiplying_share,
+    operand_wavefronts,
     products_of,
     ring_of,
     stores_results,
@@ -191,3 +192,9 @@ def test_warps_that_take_registers_are_those_that_multiply() -> None:
     taking = EmulatedStep("k", LAUNCH, executed({"mma": 8}, {"setmaxnreg.inc.sync.aligned.u32": 4}))
     assert multiplying_share(taking) == 0.5  # four of two blocks' eight warps
     assert multiplying_share(EmulatedStep("k", LAUNCH, DONE)) == 1
+
+
+def test_products_of_four_warps_read_rows_and_columns_in_shared_memory() -> None:
+    done = executed({"mma": 30}, {MMA: 10, WGMMA: 20})
+    # 64 rows and 256 columns of 32 bytes for each four warps, in passes of 128 bytes; mma.sync reads registers
+    assert operand_wavefronts(done, 60.0) == pytest.approx(40 / 4 * (64 + 256) * 32 / 128)
