@@ -346,10 +346,12 @@ into TF32, is told by its registers, which could not hold the sums of so many ti
   memory.
 - **power**: all SMs together make no more than 0.73 of what wgmma makes, pauses and launches included. It limits the
   whole with a norm of order 8.
+- **tensor cores**: wgmma reads its operands in shared memory, beside what is copied there.
 - **clusters** start as a whole: of the numbers of SMs that may take part, the middle counts.
 
-26 and 0.73 are the best of five and of three values over the half of the variants of hgemm_ladder and hgemm_best that a
-hash chose; they are the best over the other half, too (error 4.5 % there).
+Of five values and of three, 26 and 0.73 have the least mean error over the half of the variants of hgemm_ladder and
+hgemm_best that a hash chose, and over the other half, too. How these kernels compare stands in
+[hgemm.md](hgemm.md#estimated-times).
 
 ## How it compares with an H200
 

@@ -57,12 +57,12 @@ wgmma
     1536 cycles that the former take longer by the documented rate are 1710: 0.898 of it.
 power
     Products of 8192 cubed in reports/h200/hgemm_ladder run at 1380 to 1980 MHz, 1492 in the median, which is 0.75 of
-    the highest clock. Of 0.70, 0.73 and 0.76, 0.73 gave the least error over the half of the variants of hgemm_ladder
-    and hgemm_best that a hash of the parameters chose, and of the other half too. It depends on the numbers, the card
-    and its temperature.
+    the highest clock. Of 0.70, 0.73 and 0.76, 0.73 has the least mean error over the half of the variants of
+    hgemm_ladder and hgemm_best that a hash of the parameters chose, and over the other half too. It depends on the
+    numbers, the card and its temperature.
 bytes of a stage a cycle
-    The same variants, from kernels with two and three stages: of 22, 24, 26, 28 and 32, 26 gave the least error over
-    either half. A stage whose bytes are multicast to the blocks of a cluster counts half of what it holds and half of
+    The same variants, from kernels with two and three stages: of 22, 24, 26, 28 and 32, 26 has the least mean
+    error over either half. A stage whose bytes are multicast to the blocks of a cluster counts half of what it holds and half of
     what is fetched for it.
 launches in a queue
     experiments/micro/launch.yaml: a block that does nothing takes 1.59 µs in a batch of launches.
