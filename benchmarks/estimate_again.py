@@ -100,7 +100,7 @@ def again(
         asked = [_asked(experiment, run, *one, counts=counts) for one in zip(planned, wanted, outcomes, strict=True)]
         # variants with the same code at the same emulated size share an execution, as in a sweep
         keyed = {task.key: task for task in asked if task.key}
-        executed = dict(zip(keyed, pool.map(_execute, keyed.values()), strict=True))
+        executed = dict(zip(keyed, pool.map(_execute, map(_sent, keyed.values())), strict=True))
     for record, task in zip(wanted, asked, strict=True):
         fresh, same = task.inspected, task.same_code
         if task.key:
@@ -150,10 +150,19 @@ def _asked(
     return _Asked(planned, variant.record, outcome, same, model, task, f"{outcome.build.ptx}\n{task!r}")
 
 
-def _execute(asked: _Asked) -> tuple[EmulationRecord, Pace | None]:
+_Sent = tuple[EmulationTask, str, EstimateTask | None]
+
+
+def _sent(asked: _Asked) -> _Sent:
+    """What a worker needs of a variant; its plan, from a template's scope, does not leave this process."""
     assert asked.task is not None  # noqa: S101 - those with a key have one
     assert isinstance(asked.outcome, Built)  # noqa: S101
-    return execute(asked.task, asked.outcome.build.ptx, asked.model)
+    return asked.task, asked.outcome.build.ptx, asked.model
+
+
+def _execute(sent: _Sent) -> tuple[EmulationRecord, Pace | None]:
+    task, ptx, model = sent
+    return execute(task, ptx, model)
 
 
 def _planned(experiment: Experiment, record: VariantRecord) -> Planned:

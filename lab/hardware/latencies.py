@@ -61,9 +61,9 @@ power
     hgemm_ladder and hgemm_best that a hash of the parameters chose, and over the other half too. It depends on the
     numbers, the card and its temperature.
 bytes of a stage a cycle
-    The same variants, from kernels with two and three stages: of 22, 24, 26, 28 and 32, 26 has the least mean
-    error over either half. A stage whose bytes are multicast to the blocks of a cluster counts half of what it holds and half of
-    what is fetched for it.
+    The same variants, from kernels with two and three stages: of 22, 24, 26, 28 and 32, 26 has the least mean error
+    over either half. A stage whose bytes are multicast to the blocks of a cluster counts half of what it holds and half
+    of what is fetched for it.
 launches in a queue
     experiments/micro/launch.yaml: a block that does nothing takes 1.59 µs in a batch of launches.
 large blocks
