@@ -228,8 +228,10 @@ def ring_of(
     if copies is not None:
         if not copies.fills:
             return None
-        fetched = SECTOR_BYTES * copies.sectors / copies.fills
-        return Ring(grown * copies.fills, copies.shared_bytes / copies.fills, fetched, copies.ahead, in_turn=False)
+        stage, fetched = copies.shared_bytes / copies.fills, SECTOR_BYTES * copies.sectors / copies.fills
+        # there may be mbarriers for other things
+        ahead = min(copies.ahead, int(shared_bytes / stage) - 1) if stage else copies.ahead
+        return Ring(grown * copies.fills, stage, fetched, max(1, ahead), in_turn=False)
     done, fills = step.executed, _steps_along_k(step, ptx)
     if done is None or not fills or not (copied := done.memory.get("shared.copy", _NONE).bytes_used):
         return None

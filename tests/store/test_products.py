@@ -106,9 +106,12 @@ def test_a_ring_has_an_mbarrier_or_a_pair_of_them_for_each_stage() -> None:
     assert alone is not None
     assert paired is not None
     assert [alone.ahead, paired.ahead] == [3, 3]  # of four stages one is read
-    ring = ring_of(bulk({}), None, paired, 5.0, 0)
+    ring, short = (ring_of(bulk({}), None, paired, 5.0, stages * 32768 + 64) for stages in (4, 3))
     assert ring is not None
+    assert short is not None
     assert (ring.fills, ring.bytes, ring.fetched, ring.in_turn) == (40, 32768, 32768, False)
+    # of mbarriers that no stage fits to, some are for other things
+    assert [ring.ahead, short.ahead] == [3, 2]
 
 
 def test_copies_that_blocks_share_are_fetched_once() -> None:
