@@ -225,7 +225,7 @@ The aims on what was never fitted are a median error of 8 %, a p90 of 20 %, a ra
 | random sectors of DRAM | 42.3 a nanosecond: 45 in 512 MiB, less what L2 holds | random_sectors |
 | lines that L2 holds | 32.4 of 60 MiB: 57 and 45 sectors a nanosecond in 128 and 512 MiB | random_sectors |
 | loads of a warp between those of others | a basic block's: no variant waits for L2 | l1_reuse |
-| launch in a graph | 1.6 µs; 1.8 µs with 132 blocks (the model has 3.4 µs) | launch |
+| launch in a graph | 1.6 µs; 1.8 µs with 132 blocks (the model has 3.4 µs, and 1.6 µs in a queue) | launch |
 | starts of blocks | 0.60 ns | block_rate, launch |
 | atomics, barriers, tails of blocks | | atomics_global, atomics_shared, barriers, block_tail |
 

@@ -11,6 +11,8 @@ any distribution allows.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Final
 
 from lab.hardware.gpus import Gpu
 
@@ -41,3 +43,25 @@ def clusters_held(gpu: Gpu, blocks_per_sm: int, cluster: int) -> int:
     if told is None:
         return least
     return told if blocks_per_sm == 1 else max(least, told * blocks_per_sm)
+
+
+def clusters_likely(gpu: Gpu, blocks_per_sm: int, cluster: int) -> int:
+    """Return how many clusters of a kernel a GPU likely holds at once, where its own driver was not asked.
+
+    Args:
+        gpu: The GPU.
+        blocks_per_sm: Blocks of the kernel that an SM holds.
+        cluster: Blocks of a cluster; 1 for a kernel without clusters.
+
+    Returns:
+        What a card with a distribution of SMs that was found holds, or the middle of what any distribution allows.
+    """
+    if cluster <= 1 or gpu.clusters or gpu.sms not in _FOUND:
+        least, most = clusters_held(gpu, blocks_per_sm, cluster), gpu.sms * blocks_per_sm // cluster
+        return least if cluster <= 1 or gpu.clusters else (least + most) // 2
+    return sum(sms * blocks_per_sm // cluster for sms in _FOUND[gpu.sms])
+
+
+_FOUND: Final[Mapping[int, tuple[int, ...]]] = {132: (18, 18, 18, 18, 18, 16, 16, 10)}
+"""SMs of each GPC of a card, by its SMs. With these, an H200 holds 66 clusters of two, 30 of four, 15 of eight and 7 of
+sixteen blocks, as the driver of the cards of reports/h200 said; other cards may differ."""

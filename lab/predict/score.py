@@ -65,9 +65,9 @@ ends of blocks
     block, nothing multiplies meanwhile, in every tile, unless warps hand over their turn by a named barrier; else this
     is so once. It is added to the rest.
 
-Blocks that loop over the data make whole passes, or take whole tiles. The blocks of a cluster start together: how many
-clusters a GPU holds differs between cards, and the middle of what it can be is taken. All of these times are of the
-block that makes most; those of the whole GPU are not, but for DRAM's, which the last blocks do not keep busy.
+Blocks that loop over the data make whole passes, or take whole tiles. The blocks of a cluster start together, as many
+clusters as the GPU likely holds (`lab.hardware.clusters`). All of these times are of the block that makes most; those
+of the whole GPU are not, but for DRAM's, which the last blocks do not keep busy.
 
 Launches that are shorter than 50 µs are timed in a queue, where the next is prepared while one runs, and with what L2
 holds in L2 (`warm_below_s`).
@@ -89,7 +89,7 @@ from enum import Enum, auto
 from typing import Final
 
 from lab.base.warp import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
-from lab.hardware.clusters import clusters_held
+from lab.hardware.clusters import clusters_likely
 from lab.hardware.gpus import Gpu
 from lab.hardware.latencies import INSTRUCTION_BYTES, SmLatencies
 from lab.isa.mix import WarpChain
@@ -351,11 +351,9 @@ def _fullest(gpu: Gpu, work: LaunchWork) -> int:
     """Return the blocks of the SM that executes most of them."""
     if work.cluster <= 1:
         return -(-work.blocks // gpu.sms)
-    held = max(1, work.blocks_per_sm)
-    least = clusters_held(gpu, held, work.cluster) * work.cluster
-    most = gpu.sms * held // work.cluster * work.cluster
-    # how many whole clusters fit differs between cards; of what it can be, the middle
-    return -(-work.blocks // max(1, (least + most) // 2 // held))
+    resident = max(1, work.blocks_per_sm)
+    blocks = clusters_likely(gpu, resident, work.cluster) * work.cluster
+    return -(-work.blocks // max(1, blocks // resident))
 
 
 def _copying(machine: SmLatencies, work: LaunchWork, ring: Ring, least: float, share: float) -> dict[str, float]:

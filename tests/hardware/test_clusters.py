@@ -7,7 +7,7 @@ from itertools import combinations_with_replacement
 
 import pytest
 
-from lab.hardware.clusters import clusters_held
+from lab.hardware.clusters import clusters_held, clusters_likely
 from lab.hardware.gpus import gpu_for
 
 H200 = gpu_for("H200")
@@ -45,3 +45,15 @@ def test_the_driver_knows_better():
 def test_a_gpu_that_is_too_small_holds_none():
     assert clusters_held(replace(H200, sms=2), 1, 8) == 0
     assert clusters_held(H200, 0, 2) == 0
+
+
+def test_without_the_driver_an_h200_is_taken_for_one_whose_driver_was_asked():
+    said = {1: 132, 2: 66, 4: 30, 8: 15, 16: 7}
+    assert {cluster: clusters_likely(H200, 1, cluster) for cluster in said} == said
+    assert clusters_likely(H200, 2, 4) == 66
+    told = replace(H200, clusters=((4, 31),))
+    assert clusters_likely(told, 1, 4) == 31
+    # of another GPU, the middle of 12 and 20 clusters
+    other = replace(H200, sms=80)
+    assert clusters_held(other, 1, 4) == 16
+    assert clusters_likely(other, 1, 4) == (16 + 20) // 2

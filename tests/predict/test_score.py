@@ -432,7 +432,7 @@ def test_no_block_multiplies_while_the_only_one_of_an_sm_begins_and_ends():
 
 @pytest.mark.parametrize(("blocks", "cluster", "rounds"), [(132, 1, 1), (132, 2, 1), (120, 4, 1), (128, 4, 2)])
 def test_the_blocks_of_a_cluster_start_when_there_is_room_for_all(blocks, cluster, rounds):
-    """An H200 holds 30 clusters of four that fill an SM each; of the table it may be 29 to 33."""
+    """An H200 holds 30 clusters of four that fill an SM each."""
     work = replace(ONE_AN_SM, blocks=blocks, cluster=cluster, instructions=blocks * 1e6)
     assert score(H200, [work], 0).resources["issue slots"] == pytest.approx(rounds * 1e6 / 4 / CLOCK)
 
