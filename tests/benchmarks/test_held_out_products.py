@@ -31,3 +31,6 @@ def test_the_published_times_have_the_parameters_of_their_kernels(benchmark_scri
     assert len(times) > 1000
     assert {each.template.partition("/")[0] for each in times} <= {"hgemm", "gemm"}
     assert all(each.ms > 0 and each.cache in ("warm", "cold") for each in times)
+    page = script.times_of_page(script.GPU)
+    assert len(page) == 195
+    assert {each.cache for each in page} == {"cold"}
