@@ -64,6 +64,8 @@ from lab.toolchain.base import Resources
 
 _PERSISTENT: Final = 0.25
 """A grid whose blocks grow by less than this share of the work loops over the data."""
+_SAMPLED: Final = 0.9
+"""The same where products fill their tiles at both sizes."""
 _NESTED: Final = 0.5
 """The same where the hot loop is in another loop: few tiles for each block look much like tiles that the small problem
 fills in part."""
@@ -285,7 +287,10 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
     # of nested loops over tiles and through a tile, the outer ones grow by as much less as tiles do
     nested = record.merit is Merit.TFLOPS and _nests(step.ptx)
     stays = nested and stores_results(step.ptx, executed)  # a loop over tiles is around that along k
-    persistent = (stays or grown < (_NESTED if nested else _PERSISTENT) * work) and _resides(record, step)
+    # a sample fills its tiles as the real problem does: where products grow by more than blocks do, the loops do
+    sampled = record.emulation is not None and record.emulation.sample is not None
+    limit = _NESTED if nested else _SAMPLED if sampled and executed.warps_by_class.get(C.MMA) else _PERSISTENT
+    persistent = (stays or grown < limit * work) and _resides(record, step)
     beyond = _beyond(record, step, executed)
     if persistent and nested:
         tiles = _tiles_grown(record, step, beyond) if stays else None

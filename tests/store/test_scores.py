@@ -277,6 +277,18 @@ def test_products_in_several_loops_grow_with_the_work(tiled):
     assert _launch(tiled, other, 4096.0, 16.0).products == {"float16": pytest.approx(64 * 2048 * 4096)}
 
 
+def test_one_loop_over_all_tiles_grows_with_the_work_where_a_sample_fills_them(tiled):
+    """Blocks with two tiles look like blocks with one that the small problem fills in part."""
+    flat = replace(tiled, ptx=replace(tiled.ptx, loops=(replace(tiled.ptx.loops[1], depth=1, parent=""),)))
+    (step,) = _steps(flat)
+    done = flat.emulation
+    sampled = replace(done, sample=SampleRecord(done.problem, done.launches, done.bytes_needed, done.flops))
+    products = [
+        _launch(one, step, 2 * 33.0 * 16, 16.0).products["float16"] for one in (flat, replace(flat, emulation=sampled))
+    ]
+    assert products == pytest.approx([64 * 2048 * 33 * 16, 2 * 64 * 2048 * 33 * 16])
+
+
 def test_products_take_the_tensor_cores_as_long_as_their_rate_says(tiled):
     found = scores_of_problem([tiled])[tiled.variant]
     # an H200 was measured to make 0.588 of the documented 2048 multiply-adds a cycle by mma.sync
