@@ -27,6 +27,7 @@ from lab.experiment.variants import Planned
 from lab.gpu.process.cards import Ran
 from lab.gpu.process.job import Job, Policy
 from lab.gpu.timing.cache import Flush
+from lab.isa.model import InstructionClass
 from lab.measured.timing import GpuDescription, Merit
 from lab.operators.base import Problem
 from lab.operators.builtin import suspect
@@ -36,7 +37,7 @@ from lab.operators.declared.specification import Argument, Direction
 from lab.operators.foreign import Described, ForeignOperator
 from lab.predict.schedulers.estimate import Pace
 from lab.runs.reference import ReferenceVariant
-from lab.runs.samples import congruent, smaller_sizes
+from lab.runs.samples import congruent, filled, smaller_sizes
 from lab.runs.schedule import LaneTask
 from lab.stages import record as records
 from lab.stages.build import BuildFailure, Built
@@ -291,24 +292,35 @@ def _own_fields(computed: Described, problem: Mapping[str, Scalar]) -> Mapping[s
     return kept
 
 
+def _multiplies(variant: InspectedVariant) -> bool:
+    """Whether the PTX has matrix instructions."""
+    return any(mix.counts.by_class.get(InstructionClass.MMA) for mix in variant.record.mixes("ptx"))
+
+
 def _samples(context: FlowContext, variant: InspectedVariant, given: Problem) -> tuple[Sample, ...]:
     """Problems that fill blocks, tiles and warps as the real one does, the least first.
 
     An emulated problem has awkward sizes, to find faults. How its data fills blocks is then no measure of the real one.
-    There are none of an operator of the user's own: the worker that checks its problems has ended with the reading.
+    Of operators' kernels, only those with matrix instructions have samples: their tiles are large, and others have
+    estimates that need none. There are none of an operator of the user's own: the worker that checks its problems has
+    ended with the reading.
     """
-    if isinstance(context.experiment.operator, ForeignOperator):
+    computed = context.experiment.operator
+    is_own = isinstance(computed, Declared)
+    if isinstance(computed, ForeignOperator) or not (is_own or _multiplies(variant)):
         return ()
-    own = _own_fields(context.experiment.operator, given)
+    own = given if is_own else _own_fields(computed, given)
     sizes = smaller_sizes(own, variant.planned.point.problem.values)
+    # sizes of an operator's problems differ in their numbers alone, mostly, and have edges that matter little
+    resize = congruent if is_own else filled
     found: list[Sample] = []
     for factor in _SAMPLES:
-        larger = {name: congruent(real, size, factor) for name, (size, real) in sizes.items()}
+        larger = {name: resize(real, size, factor) for name, (size, real) in sizes.items()}
         ratio = math.prod(larger[name] / size for name, (size, _) in sizes.items())
         if any(one.ratio == ratio for one in found) or all(larger[name] == size for name, (size, _) in sizes.items()):
             continue
         if (made := _resized(context, variant, own, larger)) is not None:
-            resized = context.experiment.operator.problem({**own, **larger})
+            resized = computed.problem({**own, **larger})
             found.append(Sample(ratio, *made, halved=_halved(context, variant, resized)))
     return tuple(found)
 

@@ -15,6 +15,7 @@ from lab.experiment.load import load
 from lab.experiment.space import expand
 from lab.experiment.variants import plan
 from lab.gpu.timing.cache import Flush
+from lab.isa.mix import Counts, KernelMix
 from lab.operators.checked import OperatorFault
 from lab.predict.bounds import Bound, Prediction
 from lab.predict.schedulers.estimate import Estimate
@@ -143,7 +144,10 @@ def test_a_sample_of_an_operator_has_the_fields_that_follow_its_sizes(context, v
     file.write_text(EXPERIMENT.replace("{m: 64, n: 64, k: 64}", real).replace("{m: 32}", small))
     own = replace(context, experiment=load(file))
     first, *_ = plan(own.experiment, expand(own.experiment).points, [cast("Toolchain", Compiler())], ["sm_90"])
-    least, *_ = flow.emulation_task(own, replace(variant, planned=first)).samples
+    assert flow.emulation_task(own, replace(variant, planned=first)).samples == ()  # it has no matrix instruction
+    mix = KernelMix("ptx", "k", Counts(1, {"mma": 1}, {"mma.sync": 1}, 0, 0), (), None)
+    multiplying = replace(variant, planned=first, record=replace(variant.record, ptx=mix))
+    least, *_ = flow.emulation_task(own, multiplying).samples
     found = [least.problem[name] for name in ("m", "n", "k", "lda", "ldb", "ldc", "alpha")]
     assert found == [512, 256, 128, 128, 128, 512, 0.5]
     assert least.ratio == pytest.approx(512 / 272 * 256 / 144 * 128 / 80)

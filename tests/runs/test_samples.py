@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.runs.samples import congruent, smaller_sizes
+from lab.runs.samples import congruent, filled, smaller_sizes
 
 
 def test_sizes_that_are_smaller_on_the_cpu_are_found():
@@ -40,3 +40,18 @@ def test_samples_are_as_full_as_the_real_problem(real, small, factor):
         period = 1 << (factor * small - 1).bit_length()
         assert (real - size) % period == 0
         assert period >= factor * small
+
+
+@pytest.mark.parametrize(
+    ("real", "small", "factor", "expected"),
+    [
+        (4096, 272, 1, 512),
+        (4097, 272, 1, 512),
+        (4096, 256, 1, 256),
+        (4096, 80, 4, 512),
+        (300, 272, 1, 300),
+        (1, 1, 4, 1),
+    ],
+)
+def test_filled_sizes_are_powers_of_two_below_the_real_one(real, small, factor, expected):
+    assert filled(real, small, factor) == expected
