@@ -80,7 +80,10 @@ def test_counts_are_made_again_where_that_is_asked_for(benchmark_script, tmp_pat
     facts = script.run_again(tmp_path / "published", tmp_path / "again", experiments=tmp_path, jobs=1, counts=True)
     with Store(tmp_path / "again") as store:
         found = {record.variant: record for record in store.records()}
-    assert found[last.variant].emulation == report[1].emulation
+    again = found[last.variant].emulation
+    assert again is not None
+    # engines take steps of their own, and which of them executes depends on the machine code that is there already
+    assert again == replace(report[1].emulation, steps=again.steps)
     assert "counts of the CPU were made again" in facts.notes[-2]
 
 
