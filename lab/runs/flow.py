@@ -244,6 +244,7 @@ def emulation_task(context: FlowContext, variant: InspectedVariant) -> Emulation
         whole=point.problem.whole,
         halved=_halved(context, variant, given) if given is not None else (),
         samples=_samples(context, variant, given) if given is not None and not point.problem.whole else (),
+        spares_samples=not isinstance(computed, Declared),
         excused=_OF_COMPILERS.get(variant.planned.toolchain.name, frozenset()),
     )
 
@@ -301,13 +302,13 @@ def _samples(context: FlowContext, variant: InspectedVariant, given: Problem) ->
     """Problems that fill blocks, tiles and warps as the real one does, the least first.
 
     An emulated problem has awkward sizes, to find faults. How its data fills blocks is then no measure of the real one.
-    Of operators' kernels, only those with matrix instructions have samples: their tiles are large, and others have
-    estimates that need none. There are none of an operator of the user's own: the worker that checks its problems has
-    ended with the reading.
+    Of operators' kernels, those with matrix instructions have samples, since their tiles are large, and those with a
+    model, for which they are executed where the model yields nothing. There are none of an operator of the user's own:
+    the worker that checks its problems has ended with the reading.
     """
     computed = context.experiment.operator
     is_own = isinstance(computed, Declared)
-    if isinstance(computed, ForeignOperator) or not (is_own or _multiplies(variant)):
+    if isinstance(computed, ForeignOperator) or not (is_own or _multiplies(variant) or variant.model is not None):
         return ()
     own = given if is_own else _own_fields(computed, given)
     sizes = smaller_sizes(own, variant.planned.point.problem.values)

@@ -43,7 +43,7 @@ def congruent(real: int, small: int, factor: int) -> int:
 
 
 def filled(real: int, small: int, factor: int) -> int:
-    """Return the least power of two that is at least `factor` times `small`, or `real` where that is no more.
+    """Return the least power of two that is at least `factor` times `small`, or `small` where `real` is less than that.
 
     Blocks, tiles and warps of a power of two that is no larger are filled, as nearly all are at a much larger size.
     Unlike those of `congruent`, such sizes are the same for many real ones, so that they are executed once.
@@ -53,4 +53,5 @@ def filled(real: int, small: int, factor: int) -> int:
         small: The emulated size, 1 to `real`.
         factor: 1 or more.
     """
-    return min(real, 1 << (factor * small - 1).bit_length())
+    size = 1 << (factor * small - 1).bit_length()
+    return size if size <= real else small

@@ -113,6 +113,7 @@ class EmulationTask:
         halved: Smaller problems that are executed for their counts alone.
         samples: Problems that say more of the real one, the least first: the largest that takes a moment only is
             executed for its counts.
+        spares_samples: They are executed only where the throughput is not estimated without them.
         excused: Kinds of findings that are the compiler's own doing, whatever the source says: they become a note.
     """
 
@@ -125,6 +126,7 @@ class EmulationTask:
     whole: bool = False
     halved: tuple[HalvedSize, ...] = ()
     samples: tuple[Sample, ...] = ()
+    spares_samples: bool = False
     excused: frozenset[FindingKind] = frozenset()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lab.base.warp import WARP_SIZE
 from lab.emulator.results import MemoryCount
@@ -44,8 +44,16 @@ class EstimateTask:
 def execute(task: EmulationTask, ptx: str, model: EstimateTask | None) -> tuple[EmulationRecord, Pace | None]:
     """Execute a variant, and estimate its throughput where there is a model and the counts belong to its kernel.
 
-    In the model one warp of a block issues the bulk copies. A kernel in which several warps do has no estimate.
+    In the model one warp of a block issues the bulk copies. A kernel in which several warps do has no estimate. A
+    problem may be too small to enter the main loop: then there is none, either.
     """
+    if model is None or not task.spares_samples or not task.samples:
+        return _executed(task, ptx, model)
+    done, found = _executed(replace(task, samples=()), ptx, model)
+    return (done, found) if found is not None else (emulate(task, ptx), None)
+
+
+def _executed(task: EmulationTask, ptx: str, model: EstimateTask | None) -> tuple[EmulationRecord, Pace | None]:
     done = emulate(task, ptx)
     steps = [step for step in done.launches if model and step.entry == model.ptx.name and step.executed]
     if model is None or len(steps) != 1 or not one_warp_asks(done.lines, model.ptx, model.warps_per_block):

@@ -580,7 +580,7 @@ def test_the_problem_itself_is_executed_where_that_is_asked_for(emulated, tmp_pa
 
 
 def test_equal_code_on_equal_emulated_problems_is_executed_once(emulated, tmp_path):
-    emulated.write_text(EMULATED.replace("m: 64", "m: [64, 60]").replace("[true, false]", "[true]"))
+    emulated.write_text(EMULATED.replace("m: 64", "m: [62, 60]").replace("[true, false]", "[true]"))
     executor = InProcess()
     services = without_a_gpu(executor=lambda jobs: executor)
     outcome = run(emulated, RunOptions(output=tmp_path / "out", jobs=1), Watcher(), services)

@@ -49,9 +49,9 @@ def test_samples_are_as_full_as_the_real_problem(real, small, factor):
         (4097, 272, 1, 512),
         (4096, 256, 1, 256),
         (4096, 80, 4, 512),
-        (300, 272, 1, 300),
-        (1, 1, 4, 1),
+        (300, 272, 1, 272),
+        (512, 272, 1, 512),
     ],
 )
-def test_filled_sizes_are_powers_of_two_below_the_real_one(real, small, factor, expected):
+def test_filled_sizes_are_powers_of_two_that_the_real_one_holds(real, small, factor, expected):
     assert filled(real, small, factor) == expected

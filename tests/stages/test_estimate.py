@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from narrowing import known
@@ -12,12 +13,14 @@ from lab.hardware.latencies import latencies_of
 from lab.hardware.occupancy import occupancy
 from lab.operators.builtin import operator
 from lab.predict.schedulers.estimate import Edges, Pace
+from lab.stages import estimate as stage
 from lab.stages.build import BuildTask, Built, build
-from lab.stages.emulate import EmulationTask
+from lab.stages.emulate import EmulationTask, Sample
 from lab.stages.estimate import EstimateTask, execute, main_memory, memory_of, one_warp_asks, traffic_of, trips_of
 from lab.store.model import ExecutedLines
 from lab.templates import front_matter as kernels
 from lab.templates.instance import Instance
+from lab.templates.launches import Launches
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
 
@@ -211,3 +214,25 @@ def test_means_of_the_traffic():
     found = traffic_of(memory)
     assert (found.load_wavefronts, found.load_bytes, found.sectors) == (3.0, 16.0, 10.0)
     assert (found.store_wavefronts, found.store_bytes) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("spares", "paces", "sampled"), [
+    (True, (1.0,), [False]),
+    (True, (None, None), [False, True]),
+    (False, (None,), [True]),
+])  # fmt: skip
+def test_spared_samples_are_executed_where_nothing_is_estimated_without_them(monkeypatch, spares, paces, sampled):
+    asked: list[bool] = []
+    found = iter(paces)
+
+    def emulated(task, _ptx):
+        asked.append(bool(task.samples))
+        return "counts"
+
+    monkeypatch.setattr(stage, "emulate", emulated)
+    monkeypatch.setattr(stage, "_executed", lambda task, ptx, _model: (emulated(task, ptx), next(found)))
+    sample = Sample(2.0, Launches(()), {})
+    task = EmulationTask(Launches(()), "gemm", {}, 0, {}, samples=(sample,), spares_samples=spares)
+    counts, pace = execute(task, "ptx", cast("EstimateTask", "a model"))
+    assert (cast("str", counts), pace) == ("counts", paces[0])
+    assert asked == sampled
