@@ -39,7 +39,7 @@ from lab.store.tuning import FILE as TUNING_STORE
 
 ROOT = Path(__file__).resolve().parents[1]
 
-MOST_LISTING_BYTES = 45_000
+MOST_LISTING_BYTES = 24_000
 """Bytes that the compressed listings of a run may take: some 100 runs are committed, in 12 MB all together."""
 
 MOST_PICTURE_BYTES = 80_000

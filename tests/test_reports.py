@@ -15,7 +15,7 @@ H200 = Path(__file__).parents[1] / "reports" / "h200"
 FOLDERS = sorted(file.parent for file in H200.rglob("provenance.json") if published.FULL not in file.parts)
 SHOWN = [folder for folder in FOLDERS if folder.parent == H200]
 """Those with charts; of groups of small experiments, records alone are kept."""
-MOST_BYTES = 13 * 2**20
+MOST_BYTES = 12 * 2**20
 BLOCK = 4096  # of a file system: what a small file takes
 MOST_PAGE_BYTES = 100_000
 
