@@ -26,10 +26,9 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-from scipy.stats import spearmanr
+from tensor_agreement import agreement  # the module beside this one
 
 from lab.base import workers
 from lab.experiment.load import from_text
@@ -225,10 +224,7 @@ def main() -> None:
 
 
 def _print(name: str, pairs: Sequence[tuple[float, float, Timed]]) -> None:
-    errors = sorted(abs(made / ms - 1) for made, ms, _ in pairs)
-    rank = spearmanr([made for made, *_ in pairs], [ms for _, ms, _ in pairs])[0]
-    p90 = errors[int(0.9 * len(errors))]
-    print(f"{name}: {len(pairs)} points, median error {median(errors):.1%}, p90 {p90:.1%}, rank {rank:.2f}")
+    print(f"{name}: {len(pairs)} points, {agreement([(made, ms) for made, ms, _ in pairs])}")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,13 @@ def _first_picks(groups: Iterable[Sequence[VariantRecord]], found: Mapping[str, 
     return [min(ms for _, ms in own) / min(own)[1] for own in times if len(own) > 1]
 
 
+def agreement(found: Sequence[tuple[float, float]]) -> str:
+    """Say how well estimated times agree with measured ones: their errors and their order."""
+    errors = sorted(abs(made / ms - 1) for made, ms in found)
+    rank = spearmanr(*zip(*found, strict=True))[0]
+    return f"median error {median(errors):.1%}, p90 {errors[int(0.9 * len(errors))]:.1%}, rank {rank:.2f}"
+
+
 def main() -> None:
     """Print a line for each page, and one for each of its kernels."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -43,12 +50,9 @@ def main() -> None:
         if not found:
             print(f"{page.name}: no measured variant was executed on the CPU")
             continue
-        errors = sorted(abs(made / ms - 1) for made, ms in found.values())
-        rank = spearmanr(*zip(*found.values(), strict=True))[0]
         picks = _first_picks(by_problem(side.run, side.records).values(), found)
         print(
-            f"{page.name}: {len(found)} variants, median error {median(errors):.1%}, "
-            f"p90 {errors[int(0.9 * len(errors))]:.1%}, rank {rank:.2f}, first picks "
+            f"{page.name}: {len(found)} variants, {agreement(list(found.values()))}, first picks "
             f"{', '.join(f'{pick:.1%}' for pick in picks)}"
         )
         kernels: dict[str, list[float]] = defaultdict(list)

@@ -118,7 +118,8 @@ def lines(sizes: list[int], dtype: str, layout: str) -> Iterator[str]:
     context.push()
     try:
         stream = cuda.Stream()
-        other = cuda.mem_alloc(4 * (description.l2_bytes or 2**26))
+        fill = 4 * (description.l2_bytes or 2**26)
+        other = cuda.mem_alloc(fill)
         for size in sizes:
             problem = operator("gemm").problem({"m": size, "n": size, "k": size, "dtype": dtype, "layout": layout})
             buffers = DeviceBuffers(stream)
@@ -139,7 +140,7 @@ def lines(sizes: list[int], dtype: str, layout: str) -> Iterator[str]:
                 noted = np.zeros(room // 8, np.uint64)
                 found = []
                 for _ in range(LAUNCHES):
-                    cuda.memset_d8_async(other, 0, 4 * (description.l2_bytes or 2**26), stream)
+                    cuda.memset_d8_async(other, 0, fill, stream)
                     launch()
                     stream.synchronize()
                     cuda.memcpy_dtoh(noted, address)

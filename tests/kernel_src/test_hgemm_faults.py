@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 
 import pytest
-from compiling import compile_text
-from hgemm_cases import executed_with, template
+from hgemm_cases import executed_with
 
 from lab.base.expressions import Scalar
 from lab.operators.builtin import operator
-from lab.stages.emulate import EmulationTask, emulate
 from lab.store.model import EmulationRecord
-from lab.templates.instance import Instance
 
 SMALL = {"block_m": 64, "stages": 2}
 SETTINGS = {
@@ -138,12 +135,9 @@ def test_a_copy_stores_whole_pieces_of_16_bytes():
 def test_a_fault_of_the_compiler_is_a_note_where_the_result_is_right():
     given, (m, n, k) = SETTINGS["v3_wgmma"]
     problem = operator("gemm").problem({"m": m, "n": n, "k": k, "dtype": "float16", "layout": "nt"})
-    instance = Instance.of(template("v3_wgmma"), given, problem)
-    ptx = compile_text(instance.source.replace(PROXY_FENCE, ""), arch="compute_90a")
-    task = EmulationTask(instance.launches, "gemm", problem, 0, {}, excused=frozenset({"missing-proxy-fence"}))
-    done = emulate(task, ptx)
+    unfenced = partial(executed_with, "v3_wgmma", given, problem, PROXY_FENCE, "")
+    done = unfenced(excused=frozenset({"missing-proxy-fence"}))
     assert (done.findings, done.fault, done.verification.passed) == ((), "", True)
     (note,) = [note for note in done.notes if "missing-proxy-fence" in note]
     assert "The compiler wrote it, not the source" in note
-    strict = emulate(replace(task, excused=frozenset({"shared-race"})), ptx)
-    assert "missing-proxy-fence" in strict.fault
+    assert "missing-proxy-fence" in unfenced(excused=frozenset({"shared-race"})).fault

@@ -8,6 +8,7 @@ from compiling import compile_text
 
 from lab.base.elements import ELEMENT_BYTES
 from lab.base.expressions import Scalar
+from lab.emulator.results import FindingKind
 from lab.operators.builtin import operator
 from lab.operators.gemm import GemmProblem
 from lab.stages.emulate import EmulationTask, emulate
@@ -172,7 +173,13 @@ def problems(
 
 
 def executed_with(
-    name: str, given: Mapping[str, Scalar], problem: GemmProblem, old: str = "", new: str = ""
+    name: str,
+    given: Mapping[str, Scalar],
+    problem: GemmProblem,
+    old: str = "",
+    new: str = "",
+    *,
+    excused: frozenset[FindingKind] = frozenset(),
 ) -> EmulationRecord:
     """Execute a template in whose source `new` stands for `old`."""
     instance = Instance.of(template(name), given, problem)
@@ -180,6 +187,6 @@ def executed_with(
     assert old in instance.source
     text = instance.source.replace(old, new) if old else instance.source
     ptx = compile_text(text, arch=f"compute_{arch(name)}")
-    done = emulate(EmulationTask(instance.launches, "gemm", problem, 0, {}), ptx)
+    done = emulate(EmulationTask(instance.launches, "gemm", problem, 0, {}, excused=excused), ptx)
     assert done.unsupported == ""
     return done
