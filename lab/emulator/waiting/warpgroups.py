@@ -12,7 +12,7 @@ PTX ISA, Asynchronous Warpgroup Level Matrix Instructions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,7 @@ from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes, warp_of
 from lab.emulator.memory.watch import AccessWatch
 from lab.emulator.program import RegisterName
+from lab.isa.model import Instruction
 
 REGISTERS_OF_AN_SM = 65_536
 _REGISTER_STEP = 8
@@ -268,7 +269,7 @@ class Warpgroups:
         if self._limits is None:
             self._limits = np.zeros(self._batch.warps, np.int64)
         for first in self.whole(position, lanes).tolist():
-            now = int(self._limits[first])
+            now = int(self._limits[first]) or self._registers or 0
             if now and (count < now if more else count > now):
                 detail = f"{count} registers are {'fewer' if more else 'more'} than the {now} that the warp has"
                 self._findings.add("wgmma-misuse", position, detail, np.array([first * WARP_SIZE]))
@@ -304,21 +305,33 @@ def refused_count(count: int) -> str:
     return f"{count} registers; accepted are multiples of {_REGISTER_STEP} from 24 to {_MOST_REGISTERS}"
 
 
-def registers_at_start(directives: dict[str, tuple[int, ...]], threads: int) -> int | None:
-    """Return the registers of each thread when a kernel begins.
+def largest_count(code: Iterable[Instruction]) -> int:
+    """Return the most registers that any `setmaxnreg` of a program gives a thread; 0 without one.
+
+    Args:
+        code: All instructions of the program.
+    """
+    counts = (one.operands[0] for one in code if one.opcode.startswith("setmaxnreg.") and one.operands)
+    return max((int(count) for count in counts if count.isdecimal()), default=0)
+
+
+def registers_at_start(directives: dict[str, tuple[int, ...]], threads: int, most: int) -> int | None:
+    """Return the registers of each thread when a kernel with `setmaxnreg` begins.
+
+    The rule was read from ptxas 13.0, which reports the registers of kernels with such instructions. Without either of
+    `.maxnreg` and `.minnctapersm` it ignores `setmaxnreg` (its warning C7508: the count at entry is unknown).
 
     Args:
         directives: The kernel's.
         threads: Threads of a block, whole warps.
+        most: The largest count that a `setmaxnreg` of the program gives.
 
     Returns:
-        What `.maxnreg` says, else the share of each thread where the kernel says how large its blocks are and how many
-        of them an SM holds; None where it does not.
+        The least of what `.maxnreg` says, each thread's share where the kernel says how large its blocks are and how
+        many of them an SM holds, and `most`; None where the kernel says neither of the first two.
     """
-    if "maxnreg" in directives:
-        return directives["maxnreg"][0]
-    if "maxntid" not in directives and "reqntid" not in directives:
-        return None
-    blocks = directives.get("minnctapersm", (1,))[0]
-    share = REGISTERS_OF_AN_SM // (threads * max(1, blocks))
-    return min(_MOST_REGISTERS, share) // _REGISTER_STEP * _REGISTER_STEP
+    bounds = list(directives.get("maxnreg", ())[:1])
+    if "minnctapersm" in directives and ("maxntid" in directives or "reqntid" in directives):
+        share = REGISTERS_OF_AN_SM // (threads * max(1, directives["minnctapersm"][0]))
+        bounds.append(min(_MOST_REGISTERS, share) // _REGISTER_STEP * _REGISTER_STEP)
+    return min(*bounds, most) if bounds else None

@@ -14,17 +14,31 @@ def test_counts_of_registers(count, refused):
     assert bool(refused_count(count)) == refused
 
 
-def test_registers_at_the_start():
-    assert registers_at_start({"maxnreg": (168, 1, 1)}, 384) == 168
-    assert registers_at_start({"maxntid": (384, 1, 1)}, 384) == 168
-    assert registers_at_start({"reqntid": (128, 1, 1), "minnctapersm": (4,)}, 128) == 128
-    assert registers_at_start({"reqntid": (128, 1, 1)}, 128) == 256
-    assert registers_at_start({}, 128) is None
+@pytest.mark.parametrize(
+    ("directives", "threads", "most", "registers"),
+    [  # what ptxas 13.0 says of kernels with these directives whose first warpgroup gives registers up
+        ({"maxntid": (256, 1, 1), "minnctapersm": (1,)}, 256, 232, 232),
+        ({"reqntid": (256, 1, 1), "minnctapersm": (1,)}, 256, 200, 200),
+        ({"maxntid": (384, 1, 1), "minnctapersm": (1,)}, 384, 232, 168),
+        ({"maxntid": (512, 1, 1), "minnctapersm": (1,)}, 512, 160, 128),
+        ({"maxntid": (256, 1, 1), "minnctapersm": (2,)}, 256, 200, 128),
+        ({"maxntid": (256, 1, 1), "minnctapersm": (2,)}, 256, 104, 104),
+        ({"maxnreg": (168,)}, 384, 232, 168),
+        ({"maxnreg": (168,), "maxntid": (384, 1, 1)}, 384, 160, 160),
+        ({"maxnreg": (128,), "maxntid": (256, 1, 1), "minnctapersm": (1,)}, 256, 232, 128),
+        ({"maxntid": (256, 1, 1)}, 256, 232, None),
+        ({"reqntid": (256, 1, 1)}, 256, 232, None),
+        ({"minnctapersm": (1,)}, 256, 232, None),
+        ({}, 128, 232, None),
+    ],
+)
+def test_registers_at_the_start(directives, threads, most, registers):
+    assert registers_at_start(directives, threads, most) == registers
 
 
-def limited(less, more, threads=384):
+def limited(less, more, threads=384, directives=".minnctapersm 1"):
     """The first warpgroup gives registers up, the others take more."""
-    text = f"""{HEADER}.visible .entry k() .maxntid {threads}, 1, 1
+    text = f"""{HEADER}.visible .entry k() .maxntid {threads}, 1, 1 {directives}
     {{ .reg .pred %p<2>; .reg .b32 %r<4>; mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, 128; @%p0 bra GIVES;
     setmaxnreg.inc.sync.aligned.u32 {more}; bra DONE;
     GIVES: setmaxnreg.dec.sync.aligned.u32 {less};
@@ -33,8 +47,10 @@ def limited(less, more, threads=384):
     return launch(text, "k", 2, threads, [])
 
 
-def test_a_producer_gives_what_consumers_take():
-    assert limited(40, 232).clean
+@pytest.mark.parametrize("threads", [256, 384])
+@pytest.mark.parametrize("directives", [".minnctapersm 1", "", ".maxnreg 168"])
+def test_a_producer_gives_what_consumers_take(threads, directives):
+    assert limited(40, 232, threads, directives).clean
 
 
 @pytest.mark.parametrize(
