@@ -50,7 +50,7 @@ from lab.emulator.results import (
 from lab.emulator.schedule import run_batches
 from lab.emulator.special import StepClock
 from lab.emulator.tally import Counters, summary
-from lab.emulator.waiting.clusters import cluster_blocks
+from lab.emulator.waiting.clusters import cluster_shape
 from lab.hardware.tensormaps import ALIGNMENT, BYTES
 from lab.isa.model import Module, Variable
 from lab.toolchain.cache import default_folder
@@ -234,7 +234,7 @@ def _traced(request: _Request) -> ReuseCount | None:
     program, geometry = request.program, request.geometry
     request = replace(request, check=False, count=False)
     started, trace = _Started(request), AccessTrace()
-    cluster = cluster_blocks(program, geometry.grid)
+    cluster = cluster_shape(program, geometry.grid)
     plan = LaunchState(
         program,
         started.space,
@@ -253,7 +253,8 @@ def _traced(request: _Request) -> ReuseCount | None:
         allowance=Budget([(_TRACED, lambda: True)]),
         trace=trace,
     )
-    some = max(1, THREADS // (padded_threads(geometry.block) * cluster)) * cluster
+    blocks = math.prod(cluster)
+    some = max(1, THREADS // (padded_threads(geometry.block) * blocks)) * blocks
     batch = make_batch(geometry.grid, geometry.block, 0, min(some, geometry.blocks), cluster=cluster)
     # what is left when blocks wait for others, or the work is done, is what a trace may lack
     with exact_arithmetic(), suppress(TraceFull, Outgrown, StepBudgetSpent):
@@ -274,11 +275,11 @@ def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> E
     """
     program, geometry = request.program, request.geometry
     started = _Started(request)
-    cluster = cluster_blocks(program, geometry.grid)
+    cluster = cluster_shape(program, geometry.grid)
     clocks = None
     if request.check:
         padded = padded_threads(geometry.block)
-        clocks = LaunchClocks(geometry.blocks, padded, cluster, narrow=program.has_narrow_order)
+        clocks = LaunchClocks(geometry.blocks, padded, math.prod(cluster), narrow=program.has_narrow_order)
         for region in started.written:
             region.cells = Cells(region.stride, 1, program.global_granule)
     asked = _Asked(request, started) if allowance else None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,17 +14,23 @@ from lab.emulator.lanes import Lanes
 
 Index3 = tuple[int, int, int]
 
+T = TypeVar("T", int, Indices)
+
+ALONE: Index3 = (1, 1, 1)
+"""The shape of a cluster of one block."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
     """Consecutive blocks of a launch, executed together. Clusters are whole.
 
-    Threads are numbered block by block. Every block is filled up to whole warps with lanes that never run.
+    Blocks are numbered cluster by cluster, x first, and so are the clusters of a launch. Threads are numbered block by
+    block. Every block is filled up to whole warps with lanes that never run.
 
     Attributes:
         grid: Blocks of the launch along x, y, z.
         block: Threads of a block along x, y, z.
-        cluster: Blocks of a cluster, consecutive along x.
+        shape: Blocks of a cluster along x, y, z.
         first_thread: The launch's number of the batch's first thread, where every block is filled up to whole warps.
         blocks: Blocks of the batch.
         threads: Threads of the batch, lanes that never run included.
@@ -35,7 +43,7 @@ class Batch:
 
     grid: Index3
     block: Index3
-    cluster: int
+    shape: Index3
     first_thread: int
     blocks: int
     threads: int
@@ -44,6 +52,11 @@ class Batch:
     ctaid: tuple[Indices, Indices, Indices]
     exists: Mask
     everyone: Lanes
+
+    @property
+    def cluster(self) -> int:
+        """Blocks of a cluster, which have consecutive numbers."""
+        return math.prod(self.shape)
 
     @property
     def block_size(self) -> int:
@@ -62,16 +75,31 @@ class Batch:
     def whereabouts(self, ident: int) -> tuple[Index3, Index3]:
         """Return the block index and the thread index of a thread of the launch, which may be of another batch."""
         block, within = divmod(ident, padded_threads(self.block))
-        return _three(block, self.grid), _three(within, self.block)
+        return block_index(block, self.grid, self.shape), _three(within, self.block)
 
     def warp_of(self, thread: int) -> int:
         """Return the number, in its block, of the warp of a thread, which is counted from the batch's first."""
         return (self.first_thread + thread) % padded_threads(self.block) // WARP_SIZE
 
 
-def _three(linear: int, size: Index3) -> Index3:
+def _three(linear: T, size: Index3) -> tuple[T, T, T]:
+    """Return the index along x, y, z of what is numbered x first."""
     x, y, _ = size
     return linear % x, linear // x % y, linear // (x * y)
+
+
+def block_index(number: T, grid: Index3, shape: Index3) -> tuple[T, T, T]:
+    """Return where the block with a number stands in the grid.
+
+    Args:
+        number: The number, counted as of `Batch`.
+        grid: Blocks of the launch along x, y, z.
+        shape: Blocks of a cluster along x, y, z, which divide those of the grid.
+    """
+    size = math.prod(shape)
+    x, y, z = _three(number // size, (grid[0] // shape[0], grid[1] // shape[1], grid[2] // shape[2]))
+    i, j, k = _three(number % size, shape)
+    return x * shape[0] + i, y * shape[1] + j, z * shape[2] + k
 
 
 def padded_threads(block: Index3) -> int:
@@ -79,22 +107,20 @@ def padded_threads(block: Index3) -> int:
     return -(-block[0] * block[1] * block[2] // WARP_SIZE) * WARP_SIZE
 
 
-def make_batch(grid: Index3, block: Index3, first_block: int, blocks: int, *, cluster: int = 1) -> Batch:
+def make_batch(grid: Index3, block: Index3, first_block: int, blocks: int, *, cluster: Index3 = ALONE) -> Batch:
     """Lay out a batch.
 
     Args:
         grid: Blocks of the launch along x, y, z.
         block: Threads of a block along x, y, z.
-        first_block: Linear index of the batch's first block.
+        first_block: Number of the batch's first block.
         blocks: Blocks of the batch, whole clusters.
-        cluster: Blocks of a cluster, consecutive along x.
+        cluster: Blocks of a cluster along x, y, z.
     """
     each = padded_threads(block)
     block_of = np.repeat(np.arange(blocks), each)
     within = np.tile(np.arange(each), blocks)
-    linear = first_block + block_of
     x, y, z = block
-    gx, gy, _ = grid
     return Batch(
         grid,
         block,
@@ -103,8 +129,8 @@ def make_batch(grid: Index3, block: Index3, first_block: int, blocks: int, *, cl
         blocks,
         blocks * each,
         block_of,
-        (within % x, within // x % y, within // (x * y)),
-        (linear % gx, linear // gx % gy, linear // (gx * gy)),
+        _three(within, block),
+        block_index(first_block + block_of, grid, cluster),
         within < x * y * z,
         Lanes(blocks * each),
     )

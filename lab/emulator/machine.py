@@ -17,7 +17,7 @@ import numpy as np
 
 from lab.emulator.allowance import Allowance
 from lab.emulator.arrays import Mask
-from lab.emulator.batch import Batch, Index3, padded_threads
+from lab.emulator.batch import ALONE, Batch, Index3, padded_threads
 from lab.emulator.binding import Storage
 from lab.emulator.callgraph import ASSERTION
 from lab.emulator.calls import Calls, is_provided
@@ -71,7 +71,7 @@ class LaunchState:
         clocks: What orders accesses; None where races and uninitialised reads are not watched for.
         max_steps: Steps without progress (no memory changes) before a launch counts as endless.
         notes: What was left out, in order.
-        cluster: Blocks of a cluster, consecutive along x.
+        cluster: Blocks of a cluster along x, y, z.
         progress: Changes of memory so far.
         extents: Position of an instruction to the shared variable that its address derives from.
         workspace: Address of the memory through which cooperative groups let a whole grid meet; 0 for none.
@@ -93,7 +93,7 @@ class LaunchState:
     clocks: LaunchClocks | None
     max_steps: int
     notes: dict[str, None]
-    cluster: int = 1
+    cluster: Index3 = ALONE
     progress: MemoryProgress = field(default_factory=MemoryProgress)
     extents: Mapping[int, Place] = field(default_factory=dict)
     workspace: int = 0

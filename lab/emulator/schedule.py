@@ -6,6 +6,7 @@ that a launch whose blocks are independent never holds more than one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -52,9 +53,10 @@ def _turn(launch: LaunchState, one: Interpreter) -> Turn:
 def _batches(launch: LaunchState, batch_threads: int) -> Iterator[Batch]:
     """Cut a launch into batches of equal size; clusters are whole."""
     total = launch.grid[0] * launch.grid[1] * launch.grid[2]
-    most = max(1, batch_threads // (padded_threads(launch.block) * launch.cluster))  # clusters
-    count = -(-total // (most * launch.cluster))
-    share = -(-total // (count * launch.cluster)) * launch.cluster
+    cluster = math.prod(launch.cluster)
+    most = max(1, batch_threads // (padded_threads(launch.block) * cluster))  # clusters
+    count = -(-total // (most * cluster))
+    share = -(-total // (count * cluster)) * cluster
     firsts = np.arange(0, total, share)
     if launch.dice is not None:
         launch.dice.shuffle(firsts)

@@ -74,17 +74,17 @@ def _indices(batch: Batch) -> dict[str, Integers | Mask]:
 
 
 def _of_clusters(batch: Batch) -> dict[str, Integers | Mask]:
-    """Clusters extend along x alone: along y and z each block is a cluster of its own."""
     table: dict[str, Integers | Mask] = {}
+    rank, step = np.zeros(batch.threads, np.uint32), 1
     for i, axis in enumerate("xyz"):
-        size = batch.cluster if axis == "x" else 1
+        size = batch.shape[i]
+        within = (batch.ctaid[i] % size).astype(np.uint32)
+        rank, step = rank + within * np.uint32(step), step * size
         table[f"%clusterid.{axis}"] = (batch.ctaid[i] // size).astype(np.uint32)
         table[f"%nclusterid.{axis}"] = _fixed(batch.grid[i] // size)
         table[f"%cluster_nctaid.{axis}"] = _fixed(size)
-        table[f"%cluster_ctaid.{axis}"] = _fixed(0)
-    rank = (batch.ctaid[0] % batch.cluster).astype(np.uint32)
-    table["%cluster_ctaid.x"] = table["%cluster_ctarank"] = rank
-    table["%cluster_nctarank"] = _fixed(batch.cluster)
+        table[f"%cluster_ctaid.{axis}"] = within
+    table["%cluster_ctarank"], table["%cluster_nctarank"] = rank, _fixed(batch.cluster)
     table["%is_explicit_cluster"] = np.array([batch.cluster > 1])
     return table
 

@@ -21,6 +21,17 @@ def test_threads_and_blocks_along_three_axes():
     np.testing.assert_array_equal(batch.block_of, np.repeat(np.arange(5), 64))
 
 
+def test_blocks_are_numbered_cluster_by_cluster():
+    grid, cluster = (4, 2, 3), (2, 1, 3)
+    batch = make_batch(grid, (32, 1, 1), 6, 12, cluster=cluster)
+    assert batch.cluster == 6
+    found = [batch.where(32 * i)[0] for i in range(12)]
+    assert found == [(x, y, z) for first, y in ((2, 0), (0, 1)) for z in range(3) for x in (first, first + 1)]
+    assert [tuple(int(index[32 * i]) for index in batch.ctaid) for i in range(12)] == found
+    every = make_batch(grid, (32, 1, 1), 0, 24, cluster=cluster)
+    assert len({every.where(32 * i)[0] for i in range(24)}) == 24
+
+
 def test_lanes_that_fill_up_are_not_everyone_who_runs():
     batch = make_batch((1, 1, 1), (40, 1, 1), 0, 1)
     assert batch.everyone.count == 64

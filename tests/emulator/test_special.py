@@ -8,7 +8,7 @@ from lab.emulator.batch import make_batch
 from lab.emulator.special import special_registers
 
 
-def table(grid=(4, 3, 2), block=(6, 5, 2), first=5, blocks=3, cluster=1):
+def table(grid=(4, 3, 2), block=(6, 5, 2), first=5, blocks=3, cluster=(1, 1, 1)):
     batch = make_batch(grid, block, first, blocks, cluster=cluster)
     return batch, special_registers(batch, 640, 128)
 
@@ -32,7 +32,7 @@ def test_sizes_are_the_same_for_all_threads():
 
 
 def test_clusters_extend_along_x():
-    batch, found = table(first=4, blocks=4, cluster=2)
+    batch, found = table(first=4, blocks=4, cluster=(2, 1, 1))
     of_blocks = slice(None, None, 64)
     assert found["%ctaid.x"][of_blocks].tolist() == [0, 1, 2, 3]
     assert found["%clusterid.x"][of_blocks].tolist() == [0, 0, 1, 1]

@@ -1,7 +1,4 @@
-"""Thread-block clusters: how large they are, and the barrier of a cluster's blocks.
-
-A cluster is made of consecutive blocks along x.
-"""
+"""Thread-block clusters: how large they are, and the barrier of a cluster's blocks."""
 
 from __future__ import annotations
 
@@ -19,23 +16,20 @@ from lab.emulator.program import Program
 from lab.isa.model import Instruction
 
 
-def cluster_blocks(program: Program, grid: Index3) -> int:
-    """Return the blocks of a cluster, as the kernel declares them (`__cluster_dims__`); 1 without a declaration.
+def cluster_shape(program: Program, grid: Index3) -> Index3:
+    """Return the blocks of a cluster along x, y, z, as the kernel declares them (`__cluster_dims__`).
 
     Raises:
-        UserError: the cluster extends along y or z, which the emulator does not support, or does not divide the grid.
+        UserError: The clusters do not divide the grid.
     """
-    shape = program.kernel.directives.get("reqnctapercluster", (1, 1, 1))
-    x, *others = (*shape, 1, 1)[:3]
-    if any(size != 1 for size in others):
+    x, y, z = (*program.kernel.directives.get("reqnctapercluster", ()), 1, 1, 1)[:3]
+    if grid[0] % x or grid[1] % y or grid[2] % z:
         raise UserError(
-            "the emulator cannot execute clusters that extend along y or z", found=shape, accepted="clusters along x"
+            "the grid does not divide into whole clusters",
+            found=grid,
+            accepted=f"multiples of {x} blocks along x, {y} along y, {z} along z",
         )
-    if grid[0] % x:
-        raise UserError(
-            "the grid does not divide into whole clusters", found=grid, accepted=f"a multiple of {x} blocks along x"
-        )
-    return int(x)
+    return int(x), int(y), int(z)
 
 
 class ClusterBarrier:

@@ -77,5 +77,27 @@ def test_reading_beyond_a_peers_shared_memory_is_found():
 def test_a_grid_is_made_of_whole_clusters():
     with pytest.raises(UserError, match="whole clusters"):
         run(START + END, cluster=4, grid=6)
-    with pytest.raises(UserError, match="along y"):
+    with pytest.raises(UserError, match="whole clusters"):
         run((START + END).replace("(CLUSTER, 1, 1)", "(1, 2, 1)"))
+
+
+def test_a_cluster_may_extend_along_every_axis():
+    text = """extern "C" __global__ void __cluster_dims__(1, 2, 2) k(unsigned *out) {
+        __shared__ unsigned cell;
+        unsigned rank, there, value, x, y, z;
+        asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+        asm("mov.u32 %0, %%cluster_ctaid.x; mov.u32 %1, %%cluster_ctaid.y; mov.u32 %2, %%cluster_ctaid.z;"
+            : "=r"(x), "=r"(y), "=r"(z));
+        const unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+        if (threadIdx.x == 0) cell = block;
+        asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
+        asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                     : "=r"(there) : "r"((unsigned)__cvta_generic_to_shared(&cell)), "r"(3 - rank));
+        asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(value) : "r"(there) : "memory");
+        asm volatile("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" ::: "memory");
+        if (threadIdx.x == 0) out[block] = value + 1000 * (x + 2 * y + 4 * z == 2 * rank);
+    }"""
+    out = np.zeros(3 * 4 * 2, np.uint32)
+    assert launch(compiling.compile_text(text), "k", (3, 4, 2), 32, [out]).clean
+    place = np.arange(24).reshape(2, 2, 2, 3)  # z, clusters along y, y within a cluster, x
+    np.testing.assert_array_equal(out.reshape(place.shape), 1000 + place[::-1, :, ::-1, :])
