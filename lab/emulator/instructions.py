@@ -17,7 +17,7 @@ from lab.emulator.errors import unsupported
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes, preceded
 from lab.emulator.memory.access import MemoryUnit
-from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm, begins_later
 from lab.emulator.operations.base import Alu
 from lab.emulator.operations.move import elementwise, packing, unpacking
 from lab.emulator.operations.system import Site
@@ -28,6 +28,8 @@ from lab.emulator.tally import Counters
 from lab.emulator.undefined import UndefinedValues
 from lab.emulator.waiting.mbarriers import Mbarriers
 from lab.emulator.waiting.warpgroups import Warpgroups
+
+_LATER = "it begins with sm_100, and the CPU executes what sm_90a has"
 
 Full = Callable[[], Any]
 """Executes an instruction for all threads of the batch."""
@@ -76,7 +78,8 @@ class InstructionBinder:
             else:
                 full, part = _bind_alu(binder, self.batch.everyone)
         except UnknownForm as unknown:
-            raise unsupported(instruction, str(unknown)) from unknown
+            why = _LATER if begins_later(instruction.opcode) else str(unknown)
+            raise unsupported(instruction, why) from unknown
         except (ValueError, IndexError) as error:  # builders take the operands that the form has
             raise unsupported(instruction, "it takes other operands") from error
         if self.storage.program.wgmma_registers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,17 @@ DTYPES: dict[str, np.dtype[Any]] = {
     }.items()
 }  # fmt: skip
 """PTX's fundamental and packed types to NumPy's. Untyped bits are unsigned; bf16 and packed pairs are bits."""
+
+
+_LATER = re.compile(
+    r"tcgen05\.|clusterlaunchcontrol\.|.*\.(kind::|block_scale|cta_group::|tile::gather4|tile::scatter4|b4x16_p64|b6x16_p32)"
+)
+"""Opcodes and modifiers that begin with sm_100 (PTX ISA, target notes of each instruction)."""
+
+
+def begins_later(opcode: str) -> bool:
+    """Return whether an instruction begins with sm_100, and so with nothing that the emulator executes."""
+    return _LATER.match(f"{opcode}.") is not None
 
 
 class UnknownForm(Exception):  # noqa: N818  turned into UnsupportedInstruction where the line is known
