@@ -283,6 +283,17 @@ KERNEL(cuda_barrier_copy) {
     meet->arrive_and_wait();
     out[AT] = s[THREADS - 1 - threadIdx.x];
 }
+KERNEL(cuda_barrier_wide_copy) {
+    using barrier = cuda::barrier<cuda::thread_scope_block>;
+    __shared__ alignas(barrier) char room[sizeof(barrier)];
+    __shared__ __align__(16) int s[THREADS];
+    barrier* meet = reinterpret_cast<barrier*>(room);
+    if (threadIdx.x == 0) init(meet, THREADS);
+    __syncthreads();
+    if (threadIdx.x % 4 == 0) cuda::memcpy_async(s + threadIdx.x, in + AT, cuda::aligned_size_t<16>(16), *meet);
+    meet->arrive_and_wait();
+    out[AT] = s[THREADS - 1 - threadIdx.x];
+}
 KERNEL(cuda_pipeline) {
     __shared__ __align__(16) int s[2][THREADS];
     auto pipe = cuda::make_pipeline();

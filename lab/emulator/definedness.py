@@ -103,6 +103,32 @@ class Definedness:
         """Return what an instruction does with its registers."""
         return self._roles[position]
 
+    def decides(self, position: int) -> bool:
+        """Return whether what an instruction writes decides anything: a branch, a guard, a store, another access.
+
+        What is only computed and never used decides nothing.
+        """
+        known = set(self._roles[position].writes)
+        number = self._program.code[position][0]
+        others = [
+            (instruction.predicate, self._roles[at])
+            for at, (function, instruction) in enumerate(self._program.code)
+            if function == number and at != position
+        ]
+        while known:
+            found: set[str] = set()
+            for predicate, roles in others:
+                if predicate in known:
+                    return True
+                if known.intersection(roles.reads) or known.intersection(roles.addresses):
+                    if not roles.writes:
+                        return True
+                    found.update(roles.writes)
+            if found <= known:
+                return False
+            known |= found
+        return False
+
     # --- one instruction --------------------------------------------------------------------------------------
 
     def _names_in(self, number: int, text: str) -> tuple[str, ...]:

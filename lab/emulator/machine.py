@@ -150,9 +150,16 @@ class Interpreter:
         )
         self._watch, self._bulk_groups = memory.watch, memory.bulk_groups
         self._calls = Calls(self._storage, memory.frame)
-        self._clusters = ClusterBarrier(batch, self._pool, memory.watch, self._findings)
+        self._clusters = ClusterBarrier(batch, program, self._pool, memory.watch, self._findings)
         self._barriers = Barriers(self._storage, self._pool, memory.watch, self._findings)
-        self._mbarriers = Mbarriers(self._storage, self._pool, memory.shared, memory.watch, self._findings)
+        self._mbarriers = Mbarriers(
+            self._storage,
+            self._pool,
+            memory.shared,
+            memory.watch,
+            self._findings,
+            definedness=program.definedness,
+        )
         self._undefined: UndefinedValues | None = None
         if launch.clocks is not None and program.definedness.needed:
             self._undefined = memory.watch.undefined = UndefinedValues(self._storage, self._findings)
@@ -456,8 +463,8 @@ class Interpreter:
         self._warpgroups.leave(lanes)
         self._bulk_groups.leave(lanes)
         self._pool.end(lanes.rows)
-        if self._watch.bulk is not None:
-            self._bulk_copies_are_over(self._watch.bulk, lanes)
+        if self._watch.shadow is not None and self._watch.bulk is not None:
+            self._bulk_copies_are_over(self._watch.shadow, self._watch.bulk, lanes)
         if self._watch.lifetimes is not None:
             self._watch.lifetimes.leave(lanes.indices(), self._pool.alive)
         self._warpgroups.check_limits(self._pool.alive)
@@ -471,8 +478,8 @@ class Interpreter:
             detail = "these threads end before they have waited for this copy into shared memory"
             self._findings.add("async-not-waited", position, detail, np.unique(threads[positions == position]))
 
-    def _bulk_copies_are_over(self, bulk: AsyncShadow, lanes: Lanes) -> None:
-        """Note the bulk copies into blocks whose last threads have left without waiting for them."""
+    def _bulk_copies_are_over(self, shadow: SharedShadow, bulk: AsyncShadow, lanes: Lanes) -> None:
+        """Note the bulk copies into and out of blocks whose last threads have left without waiting for them."""
         size = self._batch.threads // self._batch.blocks
         for block in np.unique(self._batch.block_of[lanes.indices()]).tolist():
             if self._pool.alive[block * size : (block + 1) * size].any():
@@ -481,6 +488,10 @@ class Interpreter:
             for position in np.unique(positions).tolist():
                 detail = "the block ends before any of its threads has waited for the phase that awaits this bulk copy"
                 self._findings.add("async-not-waited", position, detail, np.unique(threads[positions == position]))
+            for copy in shadow.sending(block, np.arange(block * size, (block + 1) * size)):
+                detail = "the block ends before any of its threads knows that this bulk copy has read its shared memory"
+                asked = np.array([copy.thread - self._batch.first_thread])
+                self._findings.add("async-not-waited", copy.position, detail, asked)
 
     def _call(self, stack: Stack, block: CodeBlock, position: int, lanes: Lanes) -> None:
         call = self._calls.call(position)

@@ -19,6 +19,15 @@ def is_library(file: str) -> bool:
     return _LIBRARY.search(file.replace("\\", "/")) is not None
 
 
+def chosen_by_library(instruction: Instruction) -> bool:
+    """Return whether a library chose an instruction: its function for it was called by another one of CUDA's headers.
+
+    A function such as `cuda::ptx::mbarrier_init` that the user's source calls is the user's choice.
+    """
+    frames = (instruction.source, *instruction.callers[:1])
+    return len(frames) > 1 and all(frame is not None and is_library(frame.file) for frame in frames)
+
+
 def own_line(instruction: Instruction) -> SourceLocation | None:
     """Return the innermost line of the user's source that led to an instruction.
 

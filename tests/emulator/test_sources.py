@@ -4,7 +4,7 @@ import pytest
 from small_ptx import HEADER
 
 from lab.emulator.api import launch
-from lab.emulator.sources import is_library, own_line
+from lab.emulator.sources import chosen_by_library, is_library, own_line
 from lab.isa.model import Instruction, InstructionClass, SourceLocation
 
 HEADERS = (
@@ -59,3 +59,10 @@ def test_both_sides_of_a_race_within_inlined_code_name_the_users_lines():
     assert race.other.source == SourceLocation("/home/me/k.cu", 4)
     assert (race.warp, race.other.warp) != (None, None)
     assert race.thread is not None
+
+
+def test_a_library_chooses_what_its_own_functions_call():
+    assert chosen_by_library(instruction((HEADERS[0], 5), (HEADERS[1], 6), ("kernel.cu", 8)))
+    assert not chosen_by_library(instruction((HEADERS[0], 5), ("kernel.cu", 8)))  # called by the user
+    assert not chosen_by_library(instruction(("kernel.cu", 8)))
+    assert not chosen_by_library(instruction((HEADERS[0], 5)))

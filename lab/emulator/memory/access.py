@@ -23,7 +23,6 @@ from lab.emulator.memory.memory import (
     Region,
 )
 from lab.emulator.memory.order import PLAIN, Order
-from lab.emulator.memory.peers import peer_rows
 from lab.emulator.memory.reach import AddressChecker, Attempt, Reach
 from lab.emulator.memory.reuse import AccessTrace
 from lab.emulator.memory.shadow import SharedShadow
@@ -158,37 +157,6 @@ class MemoryUnit:
             for result, value in zip(results, values, strict=True):
                 result[part.part.rows] = value
         return _zeros(len(addresses), width, vector) if results is None else results
-
-    def load_peer(
-        self,
-        position: int,
-        addresses: Addresses,
-        lanes: Lanes,
-        *,
-        width: int,
-        vector: int = 1,
-        order: Order = PLAIN,
-    ) -> list[Bits]:
-        """Load from the shared memory of a block of the cluster. Arguments and result as in `load`.
-
-        Raises:
-            UserError: an address names no block of the cluster.
-        """
-        whole = width * vector
-        offsets, rows = peer_rows(self._batch, addresses, lanes)
-        bad = np.flatnonzero((offsets > self.shared.size - whole) | (offsets & (whole - 1) != 0))
-        if len(bad):
-            detail = f"load of {whole} bytes at offset {int(offsets[bad[0]])} of a peer's shared memory"
-            threads = lanes.take(bad).indices()
-            self._findings.add("out-of-bounds", position, detail, threads, address=int(addresses[bad[0]]))
-            return _zeros(len(addresses), width, vector)
-        if self.watch.lifetimes is not None:
-            self.watch.lifetimes.use(position, lanes.indices(), rows)
-        places = offsets + rows * self.shared.stride
-        reach = Reach(self.shared, Lanes(len(addresses)), lanes, offsets, places)
-        self.count(position, reach, whole, "load")
-        self.watch.load(position, reach, whole, order, element=width)
-        return self.shared.load(places, width, vector)
 
     # --- stores -----------------------------------------------------------------------------------------------
 

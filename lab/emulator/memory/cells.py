@@ -9,12 +9,13 @@ when they are first used.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.emulator.arrays import Addresses, Indices
+from lab.emulator.arrays import Addresses, Indices, Mask
 from lab.emulator.memory.clocks import Stamps
 
 Numbers = NDArray[np.int32]
@@ -37,6 +38,21 @@ class AccessSlot:
     at: Numbers
 
 
+@dataclass(frozen=True, slots=True)
+class PendingRead:
+    """A bulk copy that reads memory until a phase of an mbarrier is complete.
+
+    Attributes:
+        phases: The mbarrier's key for `BatchClocks.have_seen`, and the phase; of a multicast, those of each block.
+        thread: The thread that asked for it, numbered through the launch.
+        position: Index of its instruction.
+    """
+
+    phases: tuple[tuple[int, int], ...]
+    thread: int
+    position: int
+
+
 Pair = tuple[AccessSlot, AccessSlot]
 """The latest access, and one far from it."""
 
@@ -52,6 +68,7 @@ class Cells:
         readers: Plain reads, once there was one.
         atomics: Strong writes and updates, once there was one.
         watchers: Strong reads, once there was one.
+        bulk: (cells,) what a bulk copy wrote last, and no thread since, once there was one.
         arriving: (cells,) bulk copies that may still write a cell, once there was one.
         wide: All strong accesses so far have the device's scope.
     """
@@ -65,6 +82,9 @@ class Cells:
         self.atomics: Pair | None = None
         self.watchers: Pair | None = None
         self.arriving: NDArray[np.int16] | None = None
+        self.bulk: Mask | None = None
+        self._copied_by: NDArray[np.int32] | None = None
+        self._copies: list[PendingRead] = []
         self.wide = True
 
     def _slot(self) -> AccessSlot:
@@ -93,6 +113,47 @@ class Cells:
         if self.arriving is None:
             self.arriving = np.zeros(self.total, np.int16)
         return self.arriving
+
+    def by_bulk(self) -> Mask:
+        """Return which cells a bulk copy wrote last."""
+        if self.bulk is None:
+            self.bulk = np.zeros(self.total, np.bool_)
+        return self.bulk
+
+    def note_read(self, cells: Indices, copy: PendingRead) -> None:
+        """Remember that a bulk copy may read some cells until a phase of its mbarrier is complete."""
+        if self._copied_by is None:
+            self._copied_by = np.zeros(self.total, np.int32)
+        self._copies.append(copy)
+        self._copied_by[cells] = len(self._copies)
+
+    def read_for_another(self, phase: tuple[int, int]) -> None:
+        """Remember that the latest of these copies goes to another block, too, whose mbarrier tells as well."""
+        if self._copies:
+            self._copies[-1] = replace(self._copies[-1], phases=(*self._copies[-1].phases, phase))
+
+    def reads_in_row(self, number: int) -> list[PendingRead]:
+        """Return the bulk copies that have read cells of a row."""
+        if self._copied_by is None:
+            return []
+        return [self._copies[one - 1] for one in np.unique(self._copied_by[self.row(number)]).tolist() if one]
+
+    def pending_reads(self, cells: Indices) -> Iterator[tuple[PendingRead, Indices]]:
+        """Yield the latest bulk copies that read some of (count,) cells, with the positions of these."""
+        if self._copied_by is None:
+            return
+        numbers = self._copied_by[cells]
+        for number in np.unique(numbers[numbers > 0]).tolist():
+            yield self._copies[number - 1], np.flatnonzero(numbers == number)
+
+    def span(self, offset: int, size: int) -> Indices:
+        """Return the cells of the bytes from an offset on."""
+        return np.arange(offset // self.granule, (offset + size) // self.granule)
+
+    def under(self, offsets: Addresses, size: int) -> Indices:
+        """Return the cells under spans of `size` bytes at (count,) byte offsets, each once, in ascending order."""
+        cells: Indices = np.unique((offsets[:, None] + np.arange(size)).reshape(-1) // self.granule)
+        return cells
 
     def row(self, number: int) -> slice:
         """Return where the cells of a row are."""

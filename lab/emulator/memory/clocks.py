@@ -47,12 +47,15 @@ class KnownTimes:
 
     Attributes:
         blocks: Block of the launch to (threads of a block,) shifted times.
+        warps: Block of the launch to (warps of a block,) shifted times, before which what whole warps read together is
+            known, and nothing else of their lanes.
     """
 
-    __slots__ = ("blocks",)
+    __slots__ = ("blocks", "warps")
 
-    def __init__(self, blocks: Mapping[int, Stamps]) -> None:
+    def __init__(self, blocks: Mapping[int, Stamps], warps: Mapping[int, Stamps] | None = None) -> None:
         self.blocks = blocks
+        self.warps: Mapping[int, Stamps] = warps or {}
 
     def covers(self, stamps: Stamps, padded: int) -> Mask:
         """Return which of (count,) stamps are known, for blocks of `padded` threads."""
@@ -60,21 +63,27 @@ class KnownTimes:
         blocks = threads // padded
         known = np.zeros(len(stamps), np.bool_)
         for block in np.unique(blocks).tolist():
-            times = self.blocks.get(block)
+            times, by_warp = self.blocks.get(block), self.warps.get(block)
+            if times is None and by_warp is None:
+                continue
+            at = np.flatnonzero(blocks == block)
+            local = threads[at] - block * padded
+            whole = level_of(stamps[at]) == BY_WARP
             if times is not None:
-                at = np.flatnonzero(blocks == block)
-                local = threads[at] - block * padded
                 known[at] = stamps[at] < times[local]
-                whole = level_of(stamps[at]) == BY_WARP
                 if whole.any():
                     of_warps = times.reshape(-1, WARP_SIZE).max(axis=1)
                     known[at] |= whole & (stamps[at] < of_warps[warp_of(local)])
+            if by_warp is not None:
+                known[at] |= whole & (stamps[at] < by_warp[warp_of(local)])
         return known
 
     def within(self, block: int) -> KnownTimes | None:
         """Return what is known of one block; None where that is nothing."""
-        times = self.blocks.get(block)
-        return None if times is None else KnownTimes({block: times})
+        times, warps = self.blocks.get(block), self.warps.get(block)
+        if times is None and warps is None:
+            return None
+        return KnownTimes({} if times is None else {block: times}, {} if warps is None else {block: warps})
 
 
 @dataclass(slots=True, eq=False)
@@ -90,8 +99,35 @@ class _Released:
     own: dict[int, KnownTimes | None] = field(default_factory=dict)
 
 
+def _later(one: Mapping[int, Stamps], two: Mapping[int, Stamps]) -> Mapping[int, Stamps]:
+    """Return the later of the times of two tables, element by element."""
+    if not (one and two):
+        return one or two
+    later = dict(one)
+    for block, times in two.items():
+        mine = later.get(block)
+        if mine is None:
+            later[block] = times
+        elif mine is not times:
+            later[block] = np.maximum(mine, times)
+    return later
+
+
 Place = tuple[object, int, int]
 """An mbarrier: its unit, its number and its block."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusterPhase:
+    """What a phase of a cluster's barrier tells those that wait for it.
+
+    Attributes:
+        known: What happened before the arrivals.
+        arrived: When each thread arrived: they know fenced initialisations of mbarriers before that.
+    """
+
+    known: KnownTimes | None
+    arrived: KnownTimes
 
 
 class LaunchClocks:
@@ -118,11 +154,14 @@ class LaunchClocks:
         self._threads = blocks * padded
         self.know: NDArray[Any] | None = None
         self.pending: dict[int, tuple[KnownTimes | None, KnownTimes | None]] = {}
+        self._proxy_fences: Stamps | None = None
         self.fence_wide: Stamps | None = None
         self.fence_any: Stamps | None = None
         self.fence_limit: Stamps | None = None
         self.released: dict[object, dict[int, _Released]] = {}
         self.phases: dict[Place, dict[int, KnownTimes | None]] = {}
+        self._keys: dict[Place, int] = {}  # of mbarriers whose phases are asked after, among those of blocks
+        self._key = 0
         self.changed: dict[tuple[object, int], tuple[int, int]] = {}
         self._memo: dict[tuple[int, int], tuple[KnownTimes, KnownTimes, KnownTimes]] = {}
 
@@ -130,6 +169,12 @@ class LaunchClocks:
         """Let time go on; return the new time, shifted."""
         self.now += 1
         return np.int64(self.now << SHIFT)
+
+    def proxy_fences(self) -> Stamps:
+        """Return the shifted time of each thread's latest fence of the proxies of global memory."""
+        if self._proxy_fences is None:
+            self._proxy_fences = np.zeros(self._threads, np.int64)
+        return self._proxy_fences
 
     def fences(self) -> tuple[Stamps, Stamps]:
         """Return the shifted times of each thread's latest fence: of the device's scope, and of any."""
@@ -142,6 +187,18 @@ class LaunchClocks:
         if self.know is None:
             self.know = np.full(self._threads, None, object)
         self.know[threads] = knowledge
+
+    def key_of(self, place: Place) -> int:
+        """Return the key under which threads know how many phases of an mbarrier are complete; no block has it."""
+        if place not in self._keys:
+            self._key -= 1
+            self._keys[place] = self._key
+        return self._keys[place]
+
+    def forget(self, place: Place) -> None:
+        """Forget the phases of an mbarrier that is initialised."""
+        self.phases.pop(place, None)
+        self._keys.pop(place, None)
 
     def known_by(self, thread: int) -> KnownTimes | None:
         """Return what a thread of the launch knows beyond its block's barriers."""
@@ -160,14 +217,7 @@ class LaunchClocks:
         found = self._memo.get(key)
         if found is not None:
             return found[2]
-        blocks = dict(one.blocks)
-        for block, times in two.blocks.items():
-            mine = blocks.get(block)
-            if mine is None:
-                blocks[block] = times
-            elif mine is not times:
-                blocks[block] = np.maximum(mine, times)
-        joined = KnownTimes(blocks)
+        joined = KnownTimes(_later(one.blocks, two.blocks), _later(one.warps, two.warps))
         if len(self._memo) >= _MEMO:
             self._memo.clear()
         self._memo[key] = (one, two, joined)  # both stay alive with their ids
@@ -191,13 +241,15 @@ class BatchClocks:
         self.limit: Stamps = np.full(batch.threads, launch.now << SHIFT, np.int64)
         self.apart = batch.cluster > 1
         self._cluster_limit: Stamps | None = None
+        self._begun: Mask | None = None  # threads that have met their cluster
+        self._arrived: NDArray[Any] | None = None  # what they know of when threads arrived at the cluster's barrier
         self._warp_limit: Stamps | None = None
         self._lane_limit: Stamps | None = None  # (threads, 32)
 
     # --- stamps ---------------------------------------------------------------------------------------------------
 
-    def stamps(self, who: Indices, order: Order) -> Stamps:
-        """Return the stamps of accesses that (count,) threads make now."""
+    def stamps(self, who: Indices | slice, order: Order) -> Stamps:
+        """Return the stamps of accesses that some threads make now."""
         stamps: Stamps = self.ids[who] + np.int64((self.launch.now << SHIFT) | (order.level << LEVEL_SHIFT))
         return stamps
 
@@ -225,13 +277,13 @@ class BatchClocks:
             done |= same_warp & (stamps < self._lane_limit[who, near % WARP_SIZE])
         if self.launch.know is not None:
             rest = np.flatnonzero(~done)
-            done[rest] = self._known(self.launch.know, stamps[rest], who[rest])
+            done[rest] = self._known(self.launch.know, stamps[rest], who[rest], base=self.base)
         late: Indices = at[~done]
         return late
 
     def has_begun(self, who: Indices, rows: Indices) -> Mask:
         """Return whether (count,) threads know that (count,) blocks of the batch have begun."""
-        begun: Mask = np.zeros(len(who), np.bool_) if self._cluster_limit is None else self._cluster_limit[who] > 0
+        begun: Mask = np.zeros(len(who), np.bool_) if self._begun is None else self._begun[who]
         know = self.launch.know
         if know is not None:
             blocks = rows + self.base // self.launch.padded
@@ -240,11 +292,11 @@ class BatchClocks:
                 begun[i] = held is not None and int(blocks[i]) in held.blocks
         return begun
 
-    def _known(self, know: NDArray[Any], stamps: Stamps, who: Indices) -> Mask:
+    def _known(self, know: NDArray[Any], stamps: Stamps, who: Indices, *, base: int) -> Mask:
         known: Mask = np.zeros(len(stamps), np.bool_)
         threads, place = np.unique(who, return_inverse=True)  # far fewer than accesses
         groups: dict[int, int] = {}
-        held = know[threads + self.base].tolist()
+        held = know[threads + base].tolist()
         group = np.array([groups.setdefault(id(one), len(groups)) for one in held], np.int64)[place]
         order = group.argsort(kind="stable")
         for at in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
@@ -289,15 +341,76 @@ class BatchClocks:
             self._cluster_limit = np.zeros(self._batch.threads, np.int64)
         time = self.launch.tick()
         threads = np.isin(self._batch.block_of, blocks)
+        self._meet(threads)
         self._cluster_limit[threads] = self.limit[threads] = time
         if self.launch.know is not None:
             clusters = self._batch.block_of // self._batch.cluster
             for cluster in np.unique(blocks // self._batch.cluster).tolist():
                 self._share(np.flatnonzero(clusters == cluster) + self.base)
 
+    def _meet(self, who: Indices | Mask) -> None:
+        """Note that some threads know that all blocks of their clusters have begun."""
+        if self._begun is None:
+            self._begun = np.zeros(self._batch.threads, np.bool_)
+        self._begun[who] = True
+
+    def arrivals(self, blocks: Indices, who: Indices, times: Stamps, relaxed: Mask) -> ClusterPhase:
+        """Return what arrivals at the barrier of a cluster tell those that wait for it.
+
+        Args:
+            blocks: Rows of the cluster's blocks.
+            who: (count,) the threads.
+            times: (count,) the shifted time of each one's arrival.
+            relaxed: (count,) whether it orders no more than the thread fenced before.
+        """
+        learnt: KnownTimes | None = None
+        padded = self.launch.padded
+        arrived = np.zeros(self._batch.threads, np.int64)
+        arrived[who] = times
+        by_block = {block + self.base // padded: arrived.reshape(-1, padded)[block] for block in blocks.tolist()}
+        for block in blocks.tolist():
+            mine = self._batch.block_of[who] == block
+            firm = mine & ~relaxed
+            if firm.any():
+                learnt = self.launch.join(learnt, self._knowledge(who[firm], times[firm]))
+            fences = self.launch.fence_wide
+            if fences is None:
+                continue
+            for thread in who[mine & relaxed & (fences[who + self.base] >= FIRST)].tolist():
+                learnt = self.launch.join(learnt, self._fenced(np.array([thread]), fences))
+        return ClusterPhase(learnt, KnownTimes(by_block))
+
+    def see_arrivals(self, who: Indices, phase: ClusterPhase) -> None:
+        """Let (count,) threads of a cluster know what a phase of its barrier tells."""
+        self._meet(who)
+        if self._arrived is None:
+            self._arrived = np.full(self._batch.threads, None, object)
+        self._arrived[who] = phase.arrived
+        if phase.known is not None:
+            self._teach(who, phase.known)
+
+    def know_initialised(self, stamps: Stamps, who: Indices) -> Mask:
+        """Return whether (count,) threads know initialisations of mbarriers that a fence of their own kind ordered."""
+        if self._arrived is None:
+            return np.zeros(len(who), np.bool_)
+        return self._known(self._arrived, stamps, who, base=0)
+
     def arrival(self) -> np.int64:
         """Return the shifted time of an arrival: what its threads do from now on is not part of it."""
         return self.launch.tick()
+
+    def knows_arrivals(self, members: Indices, warps: Indices, times: Stamps) -> bool:
+        """Return whether a lane of a warp knows that (count,) warps arrived at a barrier.
+
+        Args:
+            members: The lanes of the warp, by their numbers in the batch.
+            warps: (count,) the warps.
+            times: (count,) the shifted time of each one's arrival.
+        """
+        others = np.flatnonzero(warps != warp_of(members[:1]))
+        before = times[others] - np.int64((1 << SHIFT) - (BY_WARP << LEVEL_SHIFT))
+        stamps = before + self.ids[warps[others] * WARP_SIZE]
+        return any(not len(self.unordered(stamps, np.full(len(others), lane))) for lane in members.tolist())
 
     def order_some(self, waiters: Indices, arrived: Indices, times: Stamps) -> None:
         """Order a barrier of some of a block's threads.
@@ -313,19 +426,16 @@ class BatchClocks:
     def order_warps_reads(self, waiters: Indices, warps: Indices, time: np.int64) -> None:
         """Let threads know what whole warps of their block read together before a time, and of nothing else of these.
 
-        An access of a whole warp is known where any of its lanes' accesses are. The last lane stands for the warp: its
-        own accesses count as known, too.
-
         Args:
             waiters: (count,) the threads.
             warps: The warps of the batch.
             time: The shifted time.
         """
-        padded = self.launch.padded
-        first = int(waiters[0]) // padded * padded
-        times = np.zeros(padded, np.int64)
-        times[warps * WARP_SIZE + (WARP_SIZE - 1) - first] = time
-        self._teach(waiters, KnownTimes({(first + self.base) // padded: times}))
+        of_block = self.launch.padded // WARP_SIZE
+        row = int(warps[0]) // of_block
+        times = np.zeros(of_block, np.int64)
+        times[warps - row * of_block] = time
+        self._teach(waiters, KnownTimes({}, {row + self.base // self.launch.padded: times}))
 
     def order_warps(self, who: Indices, masks: NDArray[np.uint32]) -> None:
         """Order the lanes of warps that met.
@@ -439,26 +549,62 @@ class BatchClocks:
 
     # --- mbarriers --------------------------------------------------------------------------------------------------
 
-    def arrive(self, place: Place, phase: int, who: Indices) -> None:
-        """Note that (count,) threads of one block arrived in a phase of an mbarrier."""
+    def arrive(self, place: Place, phase: int, who: Indices, *, relaxed: bool = False) -> None:
+        """Note that (count,) threads of one block arrived in a phase of an mbarrier; relaxed: with what they fenced."""
+        released: KnownTimes | None = None
+        if not relaxed:
+            released = self._knowledge(who, self.launch.tick())
+        elif self.launch.fence_any is not None:
+            for thread in who.tolist():
+                released = self.launch.join(released, self._fenced(np.array([thread]), self.launch.fence_any))
         phases = self.launch.phases.setdefault(place, {})
-        phases[phase] = self.launch.join(phases.get(phase), self._knowledge(who, self.launch.tick()))
+        phases[phase] = self.launch.join(phases.get(phase), released)
 
-    def see(self, place: Place, phase: int, who: Indices) -> None:
-        """Let (count,) threads learn what the arrivals before a phase of an mbarrier released."""
+    def see(self, place: Place, phase: int, who: Indices, *, relaxed: bool = False) -> None:
+        """Let (count,) threads learn what the arrivals before a phase of an mbarrier released.
+
+        They learn it now; relaxed, at their next fence.
+        """
         phases = self.launch.phases.get(place)
         if not phases:
             return
         learnt: KnownTimes | None = None
         for old in [one for one in phases if one < phase]:
             learnt = self.launch.join(learnt, phases.pop(old))
-        if learnt is not None:
-            phases[phase - 1] = learnt
+        if learnt is None:
+            return
+        phases[phase - 1] = learnt
+        if relaxed:
+            self._await_fence(who, learnt, learnt)
+        else:
             self._teach(who, learnt)
+
+    def arrived_after(self, place: Place, phase: int, stamps: Stamps) -> Mask:
+        """Return which (count,) events happened before some arrival in a phase of an mbarrier."""
+        released = self.launch.phases.get(place, {}).get(phase)
+        return np.zeros(len(stamps), np.bool_) if released is None else released.covers(stamps, self.launch.padded)
 
     def forget(self, place: Place) -> None:
         """Forget the phases of an mbarrier that is initialised."""
-        self.launch.phases.pop(place, None)
+        self.launch.forget(place)
+
+    def announce(self, place: Place, phase: int) -> int:
+        """Let whoever learns of a phase of an mbarrier know that it is complete; return the key for `have_seen`."""
+        key = self.launch.key_of(place)
+        phases = self.launch.phases.setdefault(place, {})
+        phases[phase] = self.launch.join(phases.get(phase), KnownTimes({key: np.array([phase + 1], np.int64)}))
+        return key
+
+    def have_seen(self, who: Indices, key: int, phase: int) -> Mask:
+        """Return whether (count,) threads know that an announced phase is complete."""
+        know = self.launch.know
+        if know is None:
+            return np.zeros(len(who), np.bool_)
+        seen = []
+        for one in know[who + self.base].tolist():
+            phases = None if one is None else one.blocks.get(key)
+            seen.append(phases is not None and int(phases[0]) > phase)
+        return np.array(seen, np.bool_)
 
     # --- fences, releases, acquires -----------------------------------------------------------------------------------
 
@@ -482,6 +628,21 @@ class BatchClocks:
                 launch.learn(thread, launch.join(launch.known_by(thread), learnt))
                 if wide:
                     del launch.pending[thread]
+
+    def fence_proxies(self, who: Indices) -> None:
+        """Note a fence of (count,) threads between the proxies of global memory."""
+        self.launch.proxy_fences()[who + self.base] = self.launch.tick()
+
+    def unfenced(self, stamps: Stamps, reader: int) -> Mask:
+        """Return which (count,) writes no fence of the proxies can have come behind, before a thread's bulk copy.
+
+        The fence may be the writer's, or that of a thread of the reader's block behind a barrier.
+        """
+        fences, padded = self.launch.proxy_fences(), self.launch.padded
+        first = (reader + self.base) // padded * padded
+        latest = np.maximum(fences[(stamps & THREAD) - 1], fences[first : first + padded].max())
+        late: Mask = (stamps >= FIRST) & (stamps >= latest)
+        return late
 
     def synchronise(
         self,
@@ -553,9 +714,14 @@ class BatchClocks:
             if order.acquire:
                 self._teach(mine, learnt)
                 continue
-            for ident in (mine + self.base).tolist():
-                wide, narrow = launch.pending.get(ident, (None, None))
-                launch.pending[ident] = (launch.join(wide, learnt), launch.join(narrow, own))
+            self._await_fence(mine, learnt, own)
+
+    def _await_fence(self, who: Indices, wide: KnownTimes | None, narrow: KnownTimes | None) -> None:
+        """Let (count,) threads learn at their next fence: by one of the device's scope, and by one of any scope."""
+        launch = self.launch
+        for ident in (who + self.base).tolist():
+            held = launch.pending.get(ident, (None, None))
+            launch.pending[ident] = (launch.join(held[0], wide), launch.join(held[1], narrow))
 
     def _release(self, thread: int, order: Order, *, shared: bool) -> _Released:
         """Return what a strong write of a thread releases: all before it, or all before the latest fence."""
@@ -595,7 +761,7 @@ class BatchClocks:
         if known is None:
             return None
         capped = np.maximum(barriers, np.minimum(known.blocks[block], np.maximum(theirs, time)))
-        return KnownTimes({**known.blocks, block: capped}) if int(capped.max()) >= FIRST else None
+        return KnownTimes({**known.blocks, block: capped}, known.warps) if int(capped.max()) >= FIRST else None
 
 
 def _existing(batch: Batch) -> NDArray[np.uint32]:

@@ -63,6 +63,20 @@ class PeerLifetimes:
         self._stamps[rows, within] = self._clocks.stamps(threads, PLAIN)
         self._at[rows, within] = position
 
+    def meet(self, rows: Indices, threads: Indices, times: Stamps) -> None:
+        """Forget uses that are over: (count,) threads arrived at a barrier of their cluster, which all have passed.
+
+        Args:
+            rows: The blocks of the cluster.
+            threads: The batch's indices.
+            times: (count,) the shifted time of each one's arrival.
+        """
+        if self._stamps is None:
+            return
+        within = threads % self._shape[1]
+        held = self._stamps[np.ix_(rows, within)]
+        self._stamps[np.ix_(rows, within)] = np.where(held < times, 0, held)
+
     def _find(self, position: int, threads: Indices, row: int, what: str, remedy: str) -> None:
         block = self._batch.where(row * (self._batch.threads // self._batch.blocks))[0]
         detail = f"the shared memory of block {block} of the cluster is used, and that block {what}"

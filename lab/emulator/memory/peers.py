@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lab.base.errors import UserError
-from lab.emulator.arrays import Addresses, Indices, Words
+from lab.emulator.arrays import Addresses, Indices, Mask, Words
 from lab.emulator.batch import Batch
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.memory import SEGMENT_SHIFT, SHARED_SEGMENT, WITHIN_SEGMENT
@@ -58,23 +57,20 @@ def names_peer(addresses: Addresses) -> bool:
     return bool(len(addresses)) and bool(int(addresses.max()) >> RANK_SHIFT)
 
 
+def in_cluster(batch: Batch, addresses: Addresses) -> Mask:
+    """Return which of (count,) addresses in `shared::cluster` name a block of the cluster."""
+    known: Mask = (addresses >> RANK_SHIFT) <= batch.cluster
+    return known
+
+
 def peer_rows(batch: Batch, addresses: Addresses, lanes: Lanes) -> tuple[Addresses, Indices]:
     """Return the offset in a block's shared memory, and the block of the batch, of each address.
 
     Args:
         batch: The threads.
-        addresses: (count,) addresses in `shared::cluster`.
+        addresses: (count,) addresses in `shared::cluster`, each `in_cluster`.
         lanes: The threads that use them.
-
-    Raises:
-        UserError: an address names no block of the cluster.
     """
     own = lanes.select(batch.block_of)
     ranks, offsets = (addresses >> RANK_SHIFT) - 1, addresses & WITHIN_BLOCK
-    if int(ranks.max()) >= batch.cluster:
-        raise UserError(
-            "an address in shared::cluster names no block of the cluster",
-            found=int(ranks.max()),
-            accepted=f"ranks from 0 to {batch.cluster - 1}",
-        )
     return offsets, np.where(ranks < 0, own, own - own % batch.cluster + ranks)

@@ -106,12 +106,14 @@ class Races:
 
     # --- accesses ---------------------------------------------------------------------------------------------------
 
-    def read(self, side: CheckedAccess) -> list[Conflict]:
-        """Check a read and remember it."""
+    def read(self, side: CheckedAccess, *, passing: bool = False) -> list[Conflict]:
+        """Check a read and remember it, unless it is over by something else than what its thread does (`passing`)."""
         cells, strong = self.cells, side.order.strong
         found = self._against(cells.write, side, "write")
         if cells.atomics is not None and not (strong and self._all_wide(side)):
             found += self._against_pair(cells.atomics, side, "atomic")
+        if passing:
+            return found
         self._remember(cells.watching() if strong else cells.reading(), side)
         self._note_width(side)
         return found
@@ -319,3 +321,16 @@ class Races:
 
 def _never(at: Indices) -> Mask:
     return np.zeros(len(at), np.bool_)
+
+
+def over_reads(side: CheckedAccess, known: Cells, clocks: BatchClocks) -> list[Conflict]:
+    """Check a write to what bulk copies may still read: until their mbarriers' phases are known to be complete."""
+    found, pieces = [], side.cells.shape[1]
+    for copy, at in known.pending_reads(side.cells.reshape(-1)):
+        who = side.who[at // pieces]
+        late = at[~np.logical_or.reduce([clocks.have_seen(who, key, phase) for key, phase in copy.phases])]
+        if len(late):
+            detail = "write over memory that a bulk copy may still read, before a wait for the phase of its mbarrier"
+            other = np.full(len(late), copy.thread), np.full(len(late), copy.position)
+            found.append(Conflict("async-not-waited", late // pieces, *other, "read", detail))
+    return found

@@ -11,7 +11,7 @@ from lab.emulator.arrays import Addresses, Indices, Mask
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.memory import PARAM_SEGMENT, SEGMENT_SHIFT, WITHIN_SEGMENT, AddressSpace, Region
-from lab.emulator.memory.peers import RANK_SHIFT, names_peer, peer_rows
+from lab.emulator.memory.peers import in_cluster, names_peer, peer_rows
 from lab.emulator.program import Place
 from lab.emulator.results import FindingKind
 
@@ -110,7 +110,7 @@ class AddressChecker:
     def _of_peers(self, attempt: Attempt, region: Region, part: Lanes, offsets: Addresses) -> Iterator[Reach]:
         """Yield the good part of an access by generic addresses to the shared memory of the cluster's blocks."""
         batch, lanes = self._findings.batch, attempt.lanes.among(part)
-        named = (offsets >> RANK_SHIFT) <= batch.cluster
+        named = in_cluster(batch, offsets)
         if not named.all():
             detail = f"{attempt.verb} of {attempt.width} bytes in a block that the cluster does not have"
             self._find("out-of-bounds", attempt, part.take(np.flatnonzero(~named)).indices(), detail)
@@ -118,7 +118,7 @@ class AddressChecker:
         if not len(kept):
             return
         inside, rows = peer_rows(batch, offsets[kept], lanes.take(kept))
-        bad = self._bad(attempt, region, part.take(kept), inside)
+        bad = self._bad(attempt, region, part.take(kept), inside, name="a peer's shared memory")
         good = np.arange(len(kept)) if bad is None else np.flatnonzero(~bad)
         if len(good):
             chosen = part.take(kept[good])
@@ -151,31 +151,34 @@ class AddressChecker:
             return region
         return region if region.space in (space, "global") or (space == "global" and region.space == "const") else None
 
-    def _bad(self, attempt: Attempt, region: Region, part: Lanes, offsets: Addresses) -> Mask | None:
-        """Note what is out of bounds or misaligned; return which offsets are, or None where none is."""
-        width, bad = attempt.width, None
+    def _bad(self, attempt: Attempt, region: Region, part: Lanes, offsets: Addresses, *, name: str = "") -> Mask | None:
+        """Note what is out of bounds or misaligned; return which offsets are, or None where none is.
+
+        Findings call the region by its own name where no other one is given.
+        """
+        width, bad, name = attempt.width, None, name or region.name
         limit = region.size - width
         what = f"{attempt.verb} of {width} bytes at offset"
         if limit < 0 or int(offsets.view(np.uint64).max()) > limit:
             bad = (offsets < 0) | (offsets > limit)
             at = np.flatnonzero(bad)
-            detail = f"{what} {int(offsets[at[0]])} of {region.name} ({region.size} bytes)"
+            detail = f"{what} {int(offsets[at[0]])} of {name} ({region.size} bytes)"
             self._find("out-of-bounds", attempt, part.take(at).indices(), detail)
         place = self.extents.get(attempt.position)
         if place is not None and region.space == place.space:
             beyond = (offsets < place.offset) | (offsets > place.offset + place.size - width)
             if beyond.any():
                 at = np.flatnonzero(beyond)
-                name = self._findings.element(place.space, region.name, place.offset, width).partition(" of ")[2]
+                variable = self._findings.element(place.space, region.name, place.offset, width).partition(" of ")[2]
                 inside = int(offsets[at[0]]) - place.offset
-                detail = f"{what} {inside} of {name}, beyond the variable"
+                detail = f"{what} {inside} of {variable}, beyond the variable"
                 self._find("out-of-bounds", attempt, part.take(at).indices(), detail)
                 bad = beyond if bad is None else bad | beyond
         if width > 1 and int(np.bitwise_or.reduce(offsets)) & (width - 1):
             crooked = (offsets & (width - 1)) != 0
             bad = crooked if bad is None else bad | crooked
             at = np.flatnonzero(crooked)
-            detail = f"{what} {int(offsets[at[0]])} of {region.name}"
+            detail = f"{what} {int(offsets[at[0]])} of {name}"
             self._find("misaligned", attempt, part.take(at).indices(), detail)
         return bad
 

@@ -9,10 +9,13 @@ from lab.base.warp import WARP_SIZE
 from lab.emulator.arrays import Addresses, Bits, Indices, Mask
 from lab.emulator.lanes import warp_of
 from lab.emulator.memory.asyncshadow import AsyncShadow
-from lab.emulator.memory.cells import WRITTEN, Cells
-from lab.emulator.memory.clocks import BatchClocks
+from lab.emulator.memory.cells import WRITTEN, Cells, PendingRead
+from lab.emulator.memory.clocks import BatchClocks, Place, Stamps
 from lab.emulator.memory.order import PLAIN, WARPS, Order
-from lab.emulator.memory.races import CheckedAccess, Conflict, Races, Same
+from lab.emulator.memory.races import CheckedAccess, Conflict, Races, Same, over_reads
+
+_LATEST = 32
+"""cp.async groups of a thread of which it is known when the thread waited for them."""
 
 
 class Shadow:
@@ -81,6 +84,7 @@ class SharedShadow:
         self._any_pending = False
         self.completed = np.zeros(threads, np.int32)
         self._visible = np.zeros(threads, np.int32)  # `completed` at the block's last barrier
+        self._waits: Stamps | None = None  # (_LATEST, threads) when each thread waited for its latest groups
         self.bulk = AsyncShadow(self.cells, clocks, row_count) if bulk else None
 
     # --- loads ------------------------------------------------------------------------------------------------
@@ -122,7 +126,9 @@ class SharedShadow:
         return [Conflict("uninitialised-read", bad, detail="nothing wrote this shared memory")]
 
     @staticmethod
-    def _beside_bulk(bulk: AsyncShadow, cells: Indices, threads: Indices, verb: str) -> list[Conflict]:
+    def _beside_bulk(
+        bulk: AsyncShadow, cells: Indices, threads: Indices, verb: str, *, warp: bool = False
+    ) -> list[Conflict]:
         """Check an access to what a bulk copy may still be writing, or to an mbarrier.
 
         Args:
@@ -130,10 +136,11 @@ class SharedShadow:
             cells: (count * pieces,) cells of the access.
             threads: (count,) its threads.
             verb: What the access is called.
+            warp: It is that of one whole warp.
         """
         found = []
         pieces = len(cells) // max(1, len(threads))
-        at = bulk.unseen(cells, np.repeat(threads, pieces))
+        at = bulk.unseen(cells, np.repeat(threads, pieces), warp=warp)
         if len(at):
             detail = f"{verb} memory that a bulk copy writes, before a wait for the phase of its mbarrier"
             found.append(Conflict("async-not-waited", at // pieces, *bulk.copier(cells[at]), "write", detail))
@@ -147,6 +154,12 @@ class SharedShadow:
         group, by = self._pending[side.cells], self._pending_by[side.cells]
         done = np.where(by == side.who[:, None], self.completed[by], self._visible[by])
         at = np.flatnonzero(group > done)
+        if len(at) and self._waits is not None:  # what a thread has waited for may be known otherwise
+            groups, whose = group.reshape(-1)[at], by.reshape(-1)[at]
+            open_ = groups > self.completed[whose]
+            stamps = self._waits[groups % _LATEST, whose]
+            open_[self.clocks.unordered(stamps, side.who[at // group.shape[1]])] = True
+            at = at[open_]
         if not len(at):
             return []
         detail = "cp.async into this memory has not been waited for (and made visible by a barrier)"
@@ -195,6 +208,7 @@ class SharedShadow:
             flat = cells.reshape(-1)
             found += self._beside_bulk(self.bulk, flat, threads, "write over")
             found += self._over_reads(self.bulk, flat, len(threads), "write over")
+            found += over_reads(side, self.cells, self.clocks)
             self.bulk.note_writers(flat, np.repeat(threads, cells.shape[1]))
         self._written[cells] = True
         if group is not None:
@@ -232,8 +246,7 @@ class SharedShadow:
             generic: The write does not go through the async proxy.
             update: It updates what is there, as others may at the same time.
         """
-        granule = self.cells.granule
-        cells = np.arange(offset // granule, (offset + size) // granule)
+        cells = self.cells.span(offset, size)
         who = np.array([thread])
         found: list[Conflict] = []
         if not update:
@@ -241,6 +254,7 @@ class SharedShadow:
             found, _ = self.races.write(side, lambda at: np.zeros(len(at), np.bool_))
             found += self._beside_bulk(bulk, cells, who, "bulk copy over")
         found += self._over_reads(bulk, cells, 1, "bulk copy over")
+        found += over_reads(CheckedAccess(cells[None], who, PLAIN, instruction), self.cells, self.clocks)
         at = cells[:0] if generic else bulk.unfenced(cells)
         if len(at):
             detail = "bulk copy over what threads wrote, without a fence.proxy.async between the two"
@@ -269,6 +283,8 @@ class SharedShadow:
         found = []
         stamps = self.cells.write.stamps[cells]
         at = self.races.late(stamps[:, None], threads)
+        if len(at):
+            at = at[~(bulk.announced(cells[at]) & self.clocks.know_initialised(stamps[at], threads[at]))]
         if len(at):
             detail = "use of an mbarrier that another thread initialised, with no barrier between the two"
             others = self.races.threads_of(stamps[at])
@@ -310,13 +326,40 @@ class SharedShadow:
         if self._any_pending:
             found += self._unwaited(side)
         if self.bulk is not None:
-            found += self._beside_bulk(self.bulk, cells, who, "read of")
+            found += self._beside_bulk(self.bulk, cells, who, "read of", warp=warp)
             at = self.bulk.unfenced(cells)
             if len(at):
                 detail = f"{what} of what threads wrote, without a fence.proxy.async between the two"
                 found.append(self._missing_fence(self.bulk, cells[at], at, detail))
             self.bulk.reading[cells] += 1
         return found, cells, who
+
+    def send(
+        self, bulk: AsyncShadow, offset: int, size: int, thread: int, instruction: int, *, until: tuple[Place, int]
+    ) -> list[Conflict]:
+        """Check what a bulk copy to a peer reads, which it may do until a phase of the peer's mbarrier is complete.
+
+        Args:
+            bulk: This shadow's.
+            offset: Byte offset into the batch's shared memory.
+            size: Bytes.
+            thread: The thread that asks for the copy.
+            instruction: Index of the instruction.
+            until: The mbarrier, and the phase.
+        """
+        cells = self.cells.span(offset, size)
+        side = CheckedAccess(cells[:, None], np.full(len(cells), thread), PLAIN, instruction)
+        found = self._unwritten(side.cells) + self.races.read(side, passing=True)
+        if self._any_pending:
+            found += self._unwaited(side)
+        found += self._beside_bulk(bulk, cells, side.who, "read of")
+        at = bulk.unfenced(cells)
+        if len(at):
+            detail = "bulk copy of what threads wrote, without a fence.proxy.async between the two"
+            found.append(self._missing_fence(bulk, cells[at], at, detail))
+        key = self.clocks.announce(*until)
+        self.cells.note_read(cells, PendingRead(((key, until[1]),), thread + self.clocks.base, instruction))
+        return found
 
     def end_async_read(self, cells: Indices, who: Indices, instruction: int, *, warp: bool = False) -> None:
         """Note that all has been read that `begin_async_read` noted: who asked for it has waited."""
@@ -341,7 +384,39 @@ class SharedShadow:
 
     def wait_groups(self, rows: Indices | slice, groups: NDArray[np.int32]) -> None:
         """Note that threads have waited for their cp.async groups up to some number, one each."""
-        self.completed[rows] = np.maximum(self.completed[rows], groups)
+        before = self.completed[rows].copy()
+        after = np.maximum(before, groups)
+        self.completed[rows] = after
+        more = after - before
+        most = min(int(more.max(initial=0)), _LATEST)
+        if not most:
+            return
+        if self._waits is None:
+            self._waits = np.zeros((_LATEST, len(self.completed)), np.int64)
+        stamps = self.clocks.stamps(rows, PLAIN)
+        newest = int(after[0])
+        if most == 1 and more.all() and (after == newest).all():  # as where all threads go the same way
+            self._waits[newest % _LATEST, rows] = stamps
+            return
+        who = np.arange(len(self.completed))[rows]
+        for back in range(most):
+            fresh = more > back
+            self._waits[(after[fresh] - back) % _LATEST, who[fresh]] = stamps[fresh]
+
+    def sending(self, block: int, threads: Indices) -> list[PendingRead]:
+        """Return the copies to peers that may still read a block of which (count,) threads knew last."""
+        return [
+            copy
+            for copy in self.cells.reads_in_row(block)
+            if not any(self.clocks.have_seen(threads, key, phase).any() for key, phase in copy.phases)
+        ]
+
+    def pending(self) -> Mask | None:
+        """Return which cells cp.async may still write, as its own thread knows; None for none."""
+        if not self._any_pending:
+            return None
+        late: Mask = self._pending > self.completed[self._pending_by]
+        return late
 
     def hand_over(self, bulk: AsyncShadow, threads: Indices, mbarriers: Indices, phases: Indices) -> None:
         """Let phases of mbarriers await the cp.async of (count,) threads: whoever sees them complete may read.

@@ -13,12 +13,12 @@ from lab.emulator.batch import Batch
 from lab.emulator.findings import BatchFindings, OtherSide
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.asyncshadow import AsyncShadow
-from lab.emulator.memory.cells import Cells
-from lab.emulator.memory.clocks import BatchClocks
+from lab.emulator.memory.cells import Cells, PendingRead
+from lab.emulator.memory.clocks import BatchClocks, ClusterPhase, Place
 from lab.emulator.memory.lifetimes import PeerLifetimes
 from lab.emulator.memory.memory import Region
 from lab.emulator.memory.order import PLAIN, RELAXED, Order
-from lab.emulator.memory.races import CheckedAccess, Conflict, Races
+from lab.emulator.memory.races import CheckedAccess, Conflict, Races, over_reads
 from lab.emulator.memory.reach import Reach
 from lab.emulator.memory.shadow import SharedShadow
 
@@ -106,6 +106,7 @@ class AccessWatch:
             element: Bytes of an element, for findings; 0 for the whole width.
         """
         region = reach.region
+        self._use_peers(position, reach)
         if order.strong:
             self._strong[position] = reach
         if region.space == "local":
@@ -130,6 +131,11 @@ class AccessWatch:
                 self._report(position, region, reach.lanes, reach.offsets, found, width=element or width)
         if order.strong:
             self.synchronise(position, reach, order, reads=True, wrote=False)
+
+    def _use_peers(self, position: int, reach: Reach) -> None:
+        """Check that other blocks whose shared memory an access reaches are there."""
+        if self.lifetimes is not None and reach.region is self._shared:
+            self.lifetimes.use(position, reach.lanes.indices(), reach.places // self._shared.stride)
 
     def _follow(
         self, position: int, reach: Reach, found: list[Conflict], *, width: int, element: int
@@ -165,6 +171,7 @@ class AccessWatch:
         """
         width, whole, region = values[0].itemsize, values[0].itemsize * len(values), reach.region
         mine = region is self._shared
+        self._use_peers(position, reach)
         undefined = [] if self.undefined is None else self.undefined.store(position, reach, values)
         if not mine and region.shadow is not None:
             region.shadow.write(reach.places, whole)
@@ -194,9 +201,10 @@ class AccessWatch:
             clash, equal = races.collisions(side, reach.places, contiguous)
             found, alike = found + ([clash] if clash is not None else []), alike or equal
             found += _before_arrival(side.cells, races.cells, "write over")
+            found += self._over_reads(side, races.cells)
         self._report(position, region, reach.lanes, reach.offsets, found, width=width)
         if alike and not found:
-            self._notes[f"{self._findings.line(position)}: several threads write one value to {region.name}"] = None
+            self.note(position, f"several threads write one value to {region.name}")
         if order.strong:
             self.synchronise(position, reach, order, reads=False, wrote=True)
 
@@ -211,6 +219,7 @@ class AccessWatch:
             reads: What memory holds before decides the result.
         """
         region, threads = reach.region, reach.lanes.indices()
+        self._use_peers(position, reach)
         self._strong[position] = reach
         if region is self._shared:
             if self.shadow is None:
@@ -228,7 +237,14 @@ class AccessWatch:
             side = CheckedAccess(races.cells.covered(reach.places, width), threads, order, position)
             found, _ = races.write(side, never_same, update=True)
             found += _before_arrival(side.cells, races.cells, "update of")
+            found += self._over_reads(side, races.cells)
             self._report(position, region, reach.lanes, reach.offsets, found, width=width)
+
+    def _over_reads(self, side: CheckedAccess, known: Cells, *, bulk: bool = False) -> list[Conflict]:
+        """Check a write to a buffer that bulk copies read, and note whether it is a bulk copy's."""
+        if known.bulk is not None or bulk:
+            known.by_bulk()[side.cells] = bulk
+        return [] if self.clocks is None else over_reads(side, known, self.clocks)
 
     def bulk_store(
         self, position: int, thread: int, region: Region, rows: Addresses, length: int, *, update: bool
@@ -254,14 +270,53 @@ class AccessWatch:
         granule, arriving = races.cells.granule, races.cells.still_arriving()
 
         def write(change: int) -> None:  # its rows are all that is kept until it has arrived
-            cells = np.unique((rows[:, None] + np.arange(length)).reshape(-1) // granule)
+            cells = races.cells.under(rows, length)
             side = CheckedAccess(cells[:, None], np.full(len(cells), thread), RELAXED if update else PLAIN, position)
             found, _ = races.write(side, never_same, update=update)
+            found += self._over_reads(side, races.cells, bulk=True)
             self.report_global(position, thread, region, cells * granule, found)
             arriving[cells] += change
 
         write(1)
         return lambda: write(-1)
+
+    def bulk_fetch(
+        self, position: int, thread: int, region: Region, rows: Addresses, length: int, *, place: Place, phase: int
+    ) -> None:
+        """Check what a bulk copy reads from a buffer, which it may do until a phase of its mbarrier is complete.
+
+        Args:
+            position: Index of the instruction.
+            thread: The thread that asks for it.
+            region: The buffer.
+            rows: (count,) where the rows begin that it reads.
+            length: Bytes of a row.
+            place: The mbarrier.
+            phase: The phase.
+        """
+        races, clocks = self._races_in(region), self.clocks
+        if races is None or clocks is None:
+            return
+        known = races.cells
+        cells = known.under(rows, length)
+        side = CheckedAccess(cells[:, None], np.full(len(cells), thread), PLAIN, position)
+        found = races.read(side, passing=True) + _before_arrival(side.cells, known, "bulk copy of")
+        stamps = known.write.stamps[cells]
+        late = clocks.unfenced(stamps, thread)
+        at = np.flatnonzero(late if known.bulk is None else late & ~known.bulk[cells])
+        if len(at):
+            detail = "bulk copy of what threads wrote, without a fence.proxy.async between the two"
+            writers = races.threads_of(stamps[at])
+            found.append(Conflict("missing-proxy-fence", at, writers, known.write.at[cells[at]], "write", detail))
+        self.report_global(position, thread, region, cells * known.granule, found)
+        key = clocks.announce(place, phase)
+        known.note_read(cells, PendingRead(((key, phase),), thread + clocks.base, position))
+
+    def bulk_fetch_again(self, region: Region, place: Place, phase: int) -> None:
+        """Note that the latest `bulk_fetch` goes to another block, too, where a phase of this mbarrier awaits it."""
+        races = self._races_in(region)
+        if races is not None and self.clocks is not None:
+            races.cells.read_for_another((self.clocks.announce(place, phase), phase))
 
     def synchronise(self, position: int, reach: Reach, order: Order, *, reads: bool, wrote: Mask | bool) -> None:
         """Let strong accesses acquire and release. Arguments as in `BatchClocks.synchronise`."""
@@ -327,9 +382,31 @@ class AccessWatch:
         if self.shadow is not None:
             self.shadow.order_blocks(rows, np.isin(self._batch.block_of, rows))
 
+    def arrivals(self, rows: Indices, threads: Indices, times: Indices, relaxed: Mask) -> ClusterPhase | None:
+        """Note that all threads of a cluster have arrived at its barrier; return what that tells those that wait.
+
+        Arguments as in `BatchClocks.arrivals`.
+        """
+        if self.clocks is None:
+            return None
+        if self.lifetimes is not None:
+            self.lifetimes.meet(rows, threads, times)
+        if self.shadow is not None and not relaxed.any():
+            self.shadow.order_blocks(rows, np.isin(self._batch.block_of, rows))
+        return self.clocks.arrivals(rows, threads, times, relaxed)
+
+    def see_arrivals(self, threads: Indices, phase: ClusterPhase) -> None:
+        """Order memory: (count,) threads of a cluster have waited for its barrier."""
+        if self.clocks is not None:
+            self.clocks.see_arrivals(threads, phase)
+
     def arrival(self) -> int:
         """Return the time of an arrival at a barrier of some threads."""
         return 0 if self.clocks is None else int(self.clocks.arrival())
+
+    def knows_arrivals(self, members: Indices, warps: Indices, times: Indices) -> bool:
+        """Return whether a warp knows that (count,) others have arrived at a barrier. Arguments as in `BatchClocks`."""
+        return self.clocks is None or self.clocks.knows_arrivals(members, warps, times)
 
     def order_threads(self, waiters: Indices, arrived: Indices, times: Indices) -> None:
         """Order memory: some threads of a block have passed a barrier. Arguments as in `BatchClocks.order_some`."""
@@ -340,6 +417,8 @@ class AccessWatch:
 
     def order_warps(self, who: Indices, masks: NDArray[np.uint32]) -> None:
         """Order memory: (count,) threads met the lanes of their warp that (count,) masks name."""
+        if self.bulk is not None:
+            self.bulk.order_warps(who, masks)
         if self.clocks is not None:
             self.clocks.order_warps(who, masks)
 
@@ -347,6 +426,10 @@ class AccessWatch:
         """Note a fence of (count,) threads; `wide` where its scope is more than the block."""
         if self.clocks is not None:
             self.clocks.fence(who, wide=wide)
+
+    def note(self, position: int, text: str) -> None:
+        """Note something about an instruction that is no fault, but worth a look."""
+        self._notes[f"{self._findings.line(position)}: {text}"] = None
 
     # --- conflicts --------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from lab.emulator.memory.order import order_of
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.memory import take_policy
 from lab.emulator.operations.remote import remote_update
-from lab.emulator.operations.spaces import take_space
+from lab.emulator.operations.spaces import in_window, take_space
 from lab.emulator.operations.system import Run, Site, system
 from lab.emulator.operations.updates import Update, update_of
 
@@ -48,7 +48,7 @@ def atomic(site: Site, op: Opcode) -> Run:
     order = order_of(op.parts, update=True, returns=op.family == "atom")
     for word in _ORDERS:
         op.flag(word)
-    space = take_space(op)
+    space = take_space(op, peers=True)
     name = op.one_of(_OPERATIONS)
     count = int(op.one_of(("v2", "v4", "v8"), "v1")[1:])
     t = op.one_of(_TYPES[name])
@@ -60,7 +60,7 @@ def atomic(site: Site, op: Opcode) -> Run:
         raise UnknownForm("operands")
     if count > 1 and (t not in _VECTORS or space not in ("global", "generic")):
         raise UnknownForm(f".v{count}.{t}")
-    address = site.operands.address(texts[0], space)
+    space, address = in_window(site, texts[0], space)
     listed = [operands.elements(text) for text in texts[1:]]
     results = operands.elements(result) if result != SINK else (SINK,) * count
     if {len(results), *map(len, listed)} != {count}:

@@ -18,7 +18,7 @@ from lab.emulator.arrays import Addresses, Bytes
 from lab.emulator.binding import Read
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.memory import WITHIN_SEGMENT, Region
-from lab.emulator.memory.peers import peer_rows
+from lab.emulator.memory.peers import in_cluster, peer_rows
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.system import Run, Site
 from lab.emulator.operations.updates import update_of
@@ -128,6 +128,13 @@ def read_rows(asker: Asker, base: int, offsets: Addresses, length: int) -> Bytes
     if region.shadow is not None:
         found = region.shadow.read(index, 1)
         asker.site.memory.watch.report_global(asker.site.position, asker.thread, region, index, found)
+    watch = asker.site.memory.watch
+    place, phase = asker.site.mbarriers.pending(asker.mbarrier, asker.block)
+    if asker.fetches:
+        rows = offsets + (base & WITHIN_SEGMENT)
+        watch.bulk_fetch(asker.site.position, asker.thread, region, rows, length, place=place, phase=phase)
+    else:
+        watch.bulk_fetch_again(region, place, phase)
     return region.data[index]
 
 
@@ -237,6 +244,10 @@ def askers(
     batch = site.batch
     for i in range(lanes.count):
         one = lanes.take(np.array([i]))
+        if not in_cluster(batch, np.array([targets[i], mbarriers[i]])).all():
+            detail = "a copy into a block that the cluster does not have"
+            site.findings.add("out-of-bounds", site.position, detail, one.indices())
+            continue
         offset, row = peer_rows(batch, targets[i : i + 1], one)
         at, home = peer_rows(batch, mbarriers[i : i + 1], one)
         rows = [int(row[0])]
@@ -368,7 +379,7 @@ def _linear(site: Site, op: Opcode, combine: Combine | None) -> Run:
             if not asker.fits(target, length, GRAIN) or not asker.aligned(source, GRAIN, "from an address"):
                 continue
             if within:
-                values = _own_bytes(asker, source, length)
+                values = _sent_bytes(asker, source, length)
                 if values is not None:
                     deliver(asker, target, values, combine)
                     count(asker, 2 * length, 0, 0)
@@ -379,18 +390,20 @@ def _linear(site: Site, op: Opcode, combine: Combine | None) -> Run:
     return run
 
 
-def _own_bytes(asker: Asker, source: int, length: int) -> Bytes | None:
-    """Return bytes of the asking thread's own shared memory for a copy to a peer; None where they are out of bounds."""
+def _sent_bytes(asker: Asker, source: int, length: int) -> Bytes | None:
+    """Return bytes of the asking thread's own shared memory for a copy to a peer; None where they are out of bounds.
+
+    They are read until the phase of the peer's mbarrier is complete.
+    """
     own = Asker(asker.site, asker.thread, int(asker.site.batch.block_of[asker.thread]))
     if not own.fits(source, length, GRAIN, verb="from"):
         return None
     place = source + own.block * own.site.memory.shared.stride
-    shadow = own.site.memory.watch.shadow
-    if shadow is not None:
-        starts = np.array([place])
-        found, cells, who = shadow.begin_async_read(starts, length, own.thread, own.site.position, what="bulk copy")
-        own.site.memory.watch.report_shared(own.site.position, who, np.full(len(cells), source), found)
-        shadow.end_async_read(cells, who, own.site.position)
+    watch = own.site.memory.watch
+    if watch.shadow is not None and watch.bulk is not None:
+        until = own.site.mbarriers.pending(asker.mbarrier, asker.block)
+        found = watch.shadow.send(watch.bulk, place, length, own.thread, own.site.position, until=until)
+        watch.report_shared(own.site.position, np.full(length, own.thread), np.full(length, source), found)
     return own.site.memory.shared.data[place : place + length].copy()
 
 

@@ -108,7 +108,10 @@ def mma(site: Site, op: Opcode) -> Run:
     logic = op.one_of(("xor", "and"), "")
     if logic:
         op.one_of(("popc",))
+    rounded = op.flag("rn")  # to nearest is what sums of f64 do anyway; other modes stay among the types
     types = _take_types(op, shape, sparse=sparse)
+    if rounded and types.d != "f64":
+        raise UnknownForm(f".rn on .{types.d}")
     volta = shape == _VOLTA and types.a == "f16"
     if by_row != (True, False) and not volta:
         raise UnknownForm("a layout other than .row.col")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lab.emulator.lanes import Lanes
-from lab.emulator.memory.peers import peer_rows
+from lab.emulator.memory.peers import in_cluster, peer_rows
 from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations.system import Run, Site, system
 from lab.emulator.waiting.mbarriers import take_space
@@ -20,7 +20,8 @@ def mbarrier(site: Site, op: Opcode) -> Run:
     announces = kind == "expect_tx" or op.flag("expect_tx")
     if op.flag("noComplete"):
         raise UnknownForm("mbarrier.arrive.noComplete")
-    for word in ("release", "relaxed", "cta", "cluster"):
+    relaxed = op.flag("relaxed")
+    for word in ("release", "cta", "cluster"):
         op.flag(word)
     peers = op.flag("shared::cluster")
     if not peers:
@@ -29,7 +30,7 @@ def mbarrier(site: Site, op: Opcode) -> Run:
     op.finish()
     if kind in ("init", "inval"):
         return _life(site, kind)
-    return _arrival(site, kind, announces=announces, peers=peers)
+    return _arrival(site, kind, announces=announces, peers=peers, relaxed=relaxed)
 
 
 def _life(site: Site, kind: str) -> Run:
@@ -44,7 +45,7 @@ def _life(site: Site, kind: str) -> Run:
     return lambda lanes: mbarriers.init(position, address(lanes), counts(lanes), lanes)
 
 
-def _arrival(site: Site, kind: str, *, announces: bool, peers: bool) -> Run:
+def _arrival(site: Site, kind: str, *, announces: bool, peers: bool, relaxed: bool) -> Run:
     """Build arrivals, and what changes the bytes that a phase awaits.
 
     Args:
@@ -52,6 +53,7 @@ def _arrival(site: Site, kind: str, *, announces: bool, peers: bool) -> Run:
         kind: `arrive`, `arrive_drop`, `expect_tx` or `complete_tx`.
         announces: The number that follows is one of bytes to expect.
         peers: Addresses may be in other blocks of the cluster.
+        relaxed: It orders no more than what the thread fenced before.
     """
     texts = list(site.texts)
     returns = kind in ("arrive", "arrive_drop") and not texts[0].startswith("[")
@@ -63,6 +65,11 @@ def _arrival(site: Site, kind: str, *, announces: bool, peers: bool) -> Run:
     def run(lanes: Lanes) -> None:
         rows, addresses = None, address(lanes)
         if peers:
+            known = in_cluster(batch, addresses)
+            if not known.all():
+                detail = "an mbarrier in a block that the cluster does not have"
+                site.findings.add("out-of-bounds", position, detail, lanes.take(np.flatnonzero(~known)).indices())
+                lanes, addresses = lanes.take(np.flatnonzero(known)), addresses[known]
             addresses, rows = peer_rows(batch, addresses, lanes)
         named = mbarriers.name(position, addresses, lanes, blocks=rows)
         given = np.ones(1, np.int64) if number is None else number(lanes).astype(np.int64)
@@ -76,7 +83,7 @@ def _arrival(site: Site, kind: str, *, announces: bool, peers: bool) -> Run:
         arrivals = nothing if kind == "expect_tx" else nothing + 1 if announces else amount
         if kind == "arrive_drop":
             mbarriers.drop(named, arrivals)
-        mbarriers.arrive(position, named, arrivals, amount if announces else nothing)
+        mbarriers.arrive(position, named, arrivals, amount if announces else nothing, relaxed=relaxed)
 
     return run
 
@@ -99,12 +106,18 @@ def fence(site: Site, op: Opcode) -> Run:
         return lambda lanes: watch.fence(lanes.indices(), wide=wide)
     if not mbarriers and not (op.flag("async") or op.flag("async::generic")):
         return lambda _lanes: None
-    bulk = site.memory.watch.bulk
-    if bulk is None or (op.flag("global") and not mbarriers):
+    watch, block_of = site.memory.watch, site.batch.block_of
+    shadow, clocks = watch.shadow, watch.clocks
+    if shadow is None or shadow.bulk is None or clocks is None:
         return lambda _lanes: None
-    shadow, block_of = bulk, site.batch.block_of
+    bulk, pending = shadow.bulk, shadow.pending
+    of_global, of_shared = op.flag("global"), op.flag("shared::cta") or op.flag("shared::cluster")
 
     def run(lanes: Lanes) -> None:
-        shadow.fence(lanes.indices(), np.unique(lanes.select(block_of)), mbarriers=mbarriers)
+        if not (of_shared or mbarriers):
+            clocks.fence_proxies(lanes.indices())
+        if of_global and not mbarriers:
+            return
+        bulk.fence(lanes.indices(), np.unique(lanes.select(block_of)), mbarriers=mbarriers, pending=pending())
 
     return run

@@ -22,7 +22,7 @@ from lab.emulator.memory.peers import peer_address
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.base import Alu, operation
 from lab.emulator.operations.remote import remote_store
-from lab.emulator.operations.spaces import take_space
+from lab.emulator.operations.spaces import PEERS, in_window, take_space
 from lab.emulator.operations.system import Run, Site, system
 from lab.emulator.program import NO_TEXTURES, STACK_BYTES
 
@@ -55,7 +55,8 @@ def _form(op: Opcode, site: Site, address: str) -> tuple[str, int, str, Order]:
     """Take a load's or store's words; return its space, elements, type and how strong it is."""
     order = order_of(op.parts)
     op.flag("volatile")
-    space = site.operands.parameter_space(address, take_space(op))
+    space = take_space(op, peers=True)
+    space = space if space == PEERS else site.operands.parameter_space(address, space)
     for hint in _HINTS:
         op.flag(hint)
     vector = int(op.one_of(("v2", "v4", "v8"), "v1")[1:])
@@ -72,11 +73,8 @@ def load(site: Site, op: Opcode) -> Run:
     texts = list(site.texts)
     take_policy(op, site, texts)
     destination, source = texts
-    peers = op.flag("shared::cluster")
-    if peers:
-        op.parts.append("shared::cta")
     space, vector, t, order = _form(op, site, source)
-    address = site.operands.address(source, space)
+    space, address = in_window(site, source, space)
     targets = [site.operands.target(text, t) for text in operands.elements(destination)]
     width, dtype = DTYPES[t].itemsize, DTYPES[t]
     if len(targets) != vector:
@@ -84,10 +82,7 @@ def load(site: Site, op: Opcode) -> Run:
     memory, position = site.memory, site.position
 
     def run(lanes: Lanes) -> None:
-        if peers:
-            values = memory.load_peer(position, address(lanes), lanes, width=width, vector=vector, order=order)
-        else:
-            values = memory.load(position, space, address(lanes), lanes, width=width, vector=vector, order=order)
+        values = memory.load(position, space, address(lanes), lanes, width=width, vector=vector, order=order)
         for target, value in zip(targets, values, strict=True):
             target(lanes, value.view(dtype))
 
@@ -103,7 +98,7 @@ def store(site: Site, op: Opcode) -> Run:
     take_policy(op, site, texts)
     destination, source = texts
     space, vector, t, order = _form(op, site, destination)
-    address = site.operands.address(destination, space)
+    space, address = in_window(site, destination, space)
     bits = f"b{8 * DTYPES[t].itemsize}"
     reads = [site.operands.source(text, t if t in ("f32", "f64") else bits) for text in operands.elements(source)]
     if len(reads) != vector:

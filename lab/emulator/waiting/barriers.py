@@ -6,15 +6,16 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from lab.emulator.arrays import Indices
+from lab.emulator.arrays import Indices, Mask
 from lab.emulator.binding import Storage
 from lab.emulator.errors import unsupported
 from lab.emulator.findings import BatchFindings
-from lab.emulator.lanes import Lanes
+from lab.emulator.lanes import Lanes, warp_of
 from lab.emulator.memory.watch import AccessWatch
 from lab.emulator.pool import Location, Pool, living
 
 _NOBODY: Indices = np.zeros(0, np.int64)
+_BARRIERS = 16  # of a block
 _ALL = 0  # no thread count: every thread of the block
 
 
@@ -111,6 +112,21 @@ class _OpenBarrier:
         return self.expected == _ALL or self.arrived >= alive
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Phase:
+    """Who took part in a phase of a barrier, warp by warp.
+
+    Attributes:
+        warps: The warps of the batch.
+        times: (warps,) when they arrived, as `BatchClocks` counts.
+        waits: (warps,) whether they waited until it was complete.
+    """
+
+    warps: Indices
+    times: Indices
+    waits: Mask
+
+
 class Barriers:
     """The barriers of a batch's blocks."""
 
@@ -126,6 +142,7 @@ class Barriers:
         self._storage, self._batch = storage, storage.batch
         self._pool, self._watch, self._findings = pool, watch, findings
         self._open: dict[tuple[int, int], _OpenBarrier] = {}  # by block and name
+        self._before: dict[tuple[int, int], _Phase] = {}  # of those with a count, the phase before
 
     def arrive(self, position: int, after: Location, lanes: Lanes) -> None:
         """Let threads wait at a barrier, or pass it where they complete it.
@@ -155,6 +172,13 @@ class Barriers:
             mine = np.flatnonzero((blocks == row) & (names == name))
             barrier = self._open.setdefault((row, name), _OpenBarrier(int(counts[mine[0]])))
             arrival = _Arrival(position, after, lanes.take(mine), form, self._watch.arrival())
+            self._follow(row, name, arrival)
+            if name >= _BARRIERS:
+                self._complain(arrival, f"barrier {name}: a block has barriers 0 to {_BARRIERS - 1}")
+            others = np.setdiff1d(counts[mine], barrier.expected).tolist()
+            if others:
+                said = " and ".join(str(one) if one else "all" for one in (barrier.expected, *others))
+                self._complain(arrival, f"threads that meet at one barrier say that {said} threads complete it")
             barrier.arrivals.append(arrival)
             if not form.waits:
                 self._pool.arrive(after, arrival.lanes)
@@ -180,7 +204,44 @@ class Barriers:
         if whole_blocks:
             self._watch.order_blocks(np.array(whole_blocks))
         for key in ready:
-            self._let_go(self._open.pop(key))
+            barrier = self._open.pop(key)
+            self._remember(key, barrier)
+            self._let_go(barrier)
+
+    def _remember(self, key: tuple[int, int], barrier: _OpenBarrier) -> None:
+        """Remember who took part in a phase of a barrier that has a count."""
+        if barrier.expected == _ALL:
+            self._before.pop(key, None)
+            return
+        warps = [np.unique(warp_of(one.lanes.indices())) for one in barrier.arrivals]
+        times = np.repeat([one.time for one in barrier.arrivals], [len(one) for one in warps])
+        waits = np.repeat([one.form.waits for one in barrier.arrivals], [len(one) for one in warps])
+        self._before[key] = _Phase(np.concatenate(warps), times, waits)
+
+    def _follow(self, row: int, name: int, arrival: _Arrival) -> None:
+        """Note a fault where threads may arrive before a phase of their barrier is complete that is not theirs."""
+        before = self._before.get((row, name))
+        if before is None:
+            return
+        members = arrival.lanes.indices()
+        of = warp_of(members)
+        late = [
+            warp
+            for warp in np.setdiff1d(of, before.warps[before.waits]).tolist()
+            if not self._watch.knows_arrivals(members[of == warp], before.warps, before.times)
+        ]
+        if late:
+            detail = f"nothing keeps these threads from arriving before the phase of barrier {name} that was before"
+            self._findings.add(
+                "barrier-divergence",
+                arrival.position,
+                f"{detail} is complete: warps {', '.join(map(str, before.warps % self._warps_of_block))} met there",
+                members[np.isin(of, late)],
+            )
+
+    @property
+    def _warps_of_block(self) -> int:
+        return self._batch.warps // self._batch.blocks
 
     def _order(self, barrier: _OpenBarrier) -> None:
         """Order what the threads of a barrier did before those that wait at it go on."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from lab.base.errors import UserError
-from lab.emulator.arrays import Indices
+from lab.emulator.arrays import Indices, Mask
 from lab.emulator.batch import Batch, Index3
 from lab.emulator.errors import unsupported
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes
+from lab.emulator.memory.clocks import ClusterPhase
 from lab.emulator.memory.watch import AccessWatch
 from lab.emulator.pool import Location, Pool
 from lab.emulator.program import Program
@@ -35,22 +36,30 @@ def cluster_shape(program: Program, grid: Index3) -> Index3:
 class ClusterBarrier:
     """`barrier.cluster` of every cluster of a batch.
 
-    A thread arrives and, perhaps later, waits. The wait ends once every living thread of its cluster has arrived.
+    A thread arrives and, perhaps later, waits. The wait ends once every living thread of its cluster has arrived. What
+    a thread did before it arrived is ordered before what others do behind their wait, but for an arrival that is
+    `.relaxed`: then it is what the thread fenced, and the mbarriers whose initialisation it fenced.
     """
 
-    def __init__(self, batch: Batch, pool: Pool, watch: AccessWatch, findings: BatchFindings) -> None:
+    def __init__(self, batch: Batch, program: Program, pool: Pool, watch: AccessWatch, findings: BatchFindings) -> None:
         """Begin with no thread waiting.
 
         Args:
             batch: The threads.
+            program: The kernel.
             pool: Where threads go on.
             watch: Shared memory, whose accesses the barrier orders.
             findings: Where faults are noted.
         """
         self._batch, self._pool, self._watch, self._findings = batch, pool, watch, findings
+        self._code = program.code
         self._cluster_of = batch.block_of // batch.cluster
         self._arrived = np.zeros(batch.threads, np.bool_)
         self._complete = np.zeros(batch.threads, np.bool_)
+        self._relaxed = np.zeros(batch.threads, np.bool_)
+        self._apart = np.zeros(batch.threads, np.bool_)  # other instructions lie between the arrival and the wait
+        self._times = np.zeros(batch.threads, np.int64)  # of the arrivals
+        self._phases: dict[int, ClusterPhase] = {}  # by cluster, the latest one that not all threads knew at once
         self._waiting: list[tuple[int, Location, Lanes]] = []  # instruction, where to go on, threads
 
     def reach(self, position: int, instruction: Instruction, after: Location, lanes: Lanes) -> None:
@@ -65,12 +74,16 @@ class ClusterBarrier:
         Raises:
             UnsupportedInstruction: the form of the barrier is not known.
         """
-        parts = set(instruction.opcode.split(".")[2:]) - {"aligned", "acquire", "release", "relaxed"}
+        words = instruction.opcode.split(".")[2:]
+        parts = set(words) - {"aligned", "acquire", "release", "relaxed"}
         threads = lanes.indices()
         arrived = (self._arrived | self._complete)[threads]
         if parts == {"arrive"}:
             self._find(position, threads[arrived], "these threads have arrived already")
             self._arrived[threads] = True
+            self._relaxed[threads] = "relaxed" in words
+            self._apart[threads] = not self._waits_at(position + 1)
+            self._times[threads] = self._watch.arrival()
             self._pool.arrive(after, lanes)
         elif parts == {"wait"}:
             self._find(position, threads[~arrived], "these threads wait without having arrived")
@@ -88,9 +101,9 @@ class ClusterBarrier:
         some = np.bincount(self._cluster_of[self._arrived], minlength=count)
         whole = np.flatnonzero((missing == 0) & (some > 0))
         if len(whole):
-            blocks = np.arange(self._batch.blocks) // self._batch.cluster
-            self._watch.order_clusters(np.flatnonzero(np.isin(blocks, whole)))
             done = np.isin(self._cluster_of, whole) & self._arrived
+            for cluster in whole.tolist():
+                self._order(cluster, done & (self._cluster_of == cluster))
             self._complete |= done
             self._arrived &= ~done
         waiting, self._waiting = self._waiting, []
@@ -98,9 +111,35 @@ class ClusterBarrier:
             ready, rest = lanes.split(lanes.select(self._complete))
             if ready.count:
                 self._complete[ready.rows] = False
+                self._see(ready.indices())
                 self._pool.arrive(after, ready)
             if rest.count:
                 self._waiting.append((position, after, rest))
+
+    def _order(self, cluster: int, arrived: Mask) -> None:
+        """Order what the (threads,) that arrived in a cluster did before."""
+        rows = np.arange(cluster * self._batch.cluster, (cluster + 1) * self._batch.cluster)
+        if not (arrived & (self._relaxed | self._apart)).any():  # nothing can have come since
+            self._watch.order_clusters(rows)
+            self._phases.pop(cluster, None)
+            return
+        threads = np.flatnonzero(arrived)
+        phase = self._watch.arrivals(rows, threads, self._times[threads], self._relaxed[threads])
+        if phase is not None:
+            self._phases[cluster] = phase
+
+    def _see(self, threads: Indices) -> None:
+        """Let threads that have waited know what the arrivals tell, unless that is so already."""
+        if not self._phases:
+            return
+        clusters = self._cluster_of[threads]
+        for cluster in np.unique(clusters).tolist():
+            if cluster in self._phases:
+                self._watch.see_arrivals(threads[clusters == cluster], self._phases[cluster])
+
+    def _waits_at(self, position: int) -> bool:
+        """Return whether an instruction is a wait at the barrier."""
+        return position < len(self._code) and self._code[position][1].opcode.startswith("barrier.cluster.wait")
 
     def waiting(self) -> list[tuple[int, Lanes]]:
         """Return the instruction and the threads of each wait."""

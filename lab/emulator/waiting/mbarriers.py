@@ -14,14 +14,19 @@ import numpy as np
 
 from lab.emulator.arrays import Addresses, Indices, Integers, Mask
 from lab.emulator.binding import OperandBinder, Storage
+from lab.emulator.definedness import Definedness
 from lab.emulator.errors import unsupported
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes
+from lab.emulator.memory.clocks import Place
 from lab.emulator.memory.memory import Region
+from lab.emulator.memory.order import WARPS
+from lab.emulator.memory.races import Conflict
 from lab.emulator.memory.watch import AccessWatch, never_same
 from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.pool import Location, Pool
 from lab.emulator.results import FindingKind
+from lab.emulator.sources import chosen_by_library
 
 BYTES = 8
 MOST_ARRIVALS = MOST_BYTES = 2**20 - 1
@@ -62,6 +67,7 @@ class _Wait:
         named: The threads and their mbarriers.
         parities: (count,) parity of the phase that each thread waits for.
         polls: The threads go on without success when nothing else can run.
+        relaxed: It acquires nothing, unless by a fence.
     """
 
     position: int
@@ -69,6 +75,7 @@ class _Wait:
     named: Named
     parities: Indices
     polls: bool
+    relaxed: bool
 
 
 def take_space(op: Opcode) -> None:
@@ -86,10 +93,20 @@ class Mbarriers:
 
     Attributes:
         flipped: A phase was completed since the last `release`, and threads wait.
+        _used: (mbarriers, blocks of a cluster, threads) stamps of each thread's latest use of the block's own one.
+        _saw: (mbarriers, threads) phases that each thread has seen complete.
+        _saw_at: (mbarriers, threads) stamps of when it saw the last of them.
     """
 
     def __init__(
-        self, storage: Storage, pool: Pool, shared: Region, watch: AccessWatch, findings: BatchFindings
+        self,
+        storage: Storage,
+        pool: Pool,
+        shared: Region,
+        watch: AccessWatch,
+        findings: BatchFindings,
+        *,
+        definedness: Definedness | None = None,
     ) -> None:
         """Begin without mbarriers.
 
@@ -99,6 +116,7 @@ class Mbarriers:
             shared: Shared memory.
             watch: What is known about it.
             findings: Where faults are noted.
+            definedness: What the program does with registers; None where results of waits are not looked after.
         """
         self._storage, self._batch, self._pool = storage, storage.batch, pool
         self._shared, self._watch, self._findings = shared, watch, findings
@@ -106,8 +124,11 @@ class Mbarriers:
         self._number_at = np.full(shared.stride // BYTES, -1, np.int64)
         self._offsets = np.zeros(0, np.int64)
         self._live = np.zeros((0, blocks), np.bool_)
+        self._used = np.zeros((0, self._batch.cluster, self._batch.threads), np.int64)
+        self._saw, self._saw_at = (np.zeros((0, self._batch.threads), np.int64) for _ in range(2))
         self._count, self._pending, self._bytes, self._phase = (np.zeros((0, blocks), np.int64) for _ in range(4))
         self._waiting: list[_Wait] = []
+        self._definedness, self._heeds = definedness, dict[int, bool]()
         self._changes = 0
         self._polled_at = -1  # changes at which polling threads last went on without success
         self.flipped = False
@@ -161,6 +182,7 @@ class Mbarriers:
         known = numbers >= 0
         good[known] = self._live[numbers[known], homes[known]]
         named = Named(threads, kept, numbers, homes)
+        self._use(named.where(good))
         if not good.all():
             detail = "no mbarrier was initialised here"
             self._findings.add("mbarrier-misuse", position, detail, threads[~good], address=int(offsets[~good][0]))
@@ -171,8 +193,34 @@ class Mbarriers:
         if shadow is not None and bulk is not None and len(named.threads):
             places = offsets + named.blocks * self._shared.stride
             found = shadow.use_mbarrier(bulk, places, named.threads, bulk_copy=bulk_copy)
+            found = [one for one in found if not self._of_library(position, one)]
             self._watch.report_shared(position, named.threads, offsets, found)
         return named
+
+    def _of_library(self, position: int, conflict: Conflict) -> bool:
+        """Return whether a missing fence is not the user's to write: a library initialises the mbarrier, and copies.
+
+        `cuda::memcpy_async` of 16 bytes on a `cuda::barrier` is such a copy; it becomes a note.
+        """
+        if conflict.kind != "missing-proxy-fence" or conflict.other_instruction is None:
+            return False
+        places = [position, *np.unique(conflict.other_instruction).tolist()]
+        if not all(chosen_by_library(self._storage.at(place).instruction) for place in places):
+            return False
+        self._watch.note(position, f"{conflict.detail}; CUDA's headers do both")
+        return True
+
+    def _use(self, named: Named) -> None:
+        """Remember when threads used mbarriers last."""
+        if self._watch.clocks is not None:
+            ranks = named.blocks % self._batch.cluster
+            self._used[named.numbers, ranks, named.threads] = self._watch.clocks.stamps(named.threads, WARPS)
+
+    def _see(self, named: Named) -> None:
+        """Remember the phases that threads have seen complete, and when."""
+        if self._watch.clocks is not None:
+            self._saw[named.numbers, named.threads] = self._phase[named.numbers, named.blocks]
+            self._saw_at[named.numbers, named.threads] = self._watch.clocks.stamps(named.threads, WARPS)
 
     def init(self, position: int, addresses: Addresses, counts: Integers, lanes: Lanes) -> None:
         """Create mbarriers.
@@ -203,6 +251,7 @@ class Mbarriers:
         self._live[number, block] = True
         self._count[number, block] = self._pending[number, block] = count
         self._bytes[number, block] = self._phase[number, block] = 0
+        self._saw[number, self._batch.block_of == block] = 0
         if self._watch.bulk is not None:
             self._watch.bulk.forget(number, block)
             if self._watch.clocks is not None:
@@ -222,10 +271,24 @@ class Mbarriers:
             if (number, block) in waited:
                 detail = "other threads still wait for this mbarrier"
                 self._findings.add("mbarrier-misuse", position, detail, np.array([thread]))
+            elif self._in_use(number, block, thread):
+                detail = "other threads may still use this mbarrier: nothing orders that before its end"
+                self._findings.add("mbarrier-misuse", position, detail, np.array([thread]))
             if self._watch.bulk is not None:
                 self._watch.bulk.retire(number, thread, block)
         self._live[named.numbers, named.blocks] = False
         self._mark(position, named.threads, addresses[named.kept], live=False)
+
+    def _in_use(self, number: int, block: int, thread: int) -> bool:
+        """Return whether some thread has used a block's mbarrier and this one does not know that it is over."""
+        clocks = self._watch.clocks
+        if clocks is None:
+            return False
+        batch = self._batch
+        of_cluster = batch.threads // batch.blocks * batch.cluster
+        first = block // batch.cluster * of_cluster
+        stamps = self._used[number, block % batch.cluster, first : first + of_cluster]
+        return bool(len(clocks.unordered(stamps, np.full(len(stamps), thread))))
 
     def _mark(self, position: int, threads: Indices, offsets: Addresses, *, live: bool) -> None:
         """Note that mbarriers were initialised or invalidated: both are stores to their memory."""
@@ -246,6 +309,8 @@ class Mbarriers:
             number = self._number_at[offset // BYTES] = len(self._offsets)
             self._offsets = np.append(self._offsets, offset)
             self._live = np.pad(self._live, ((0, 1), (0, 0)))
+            self._used = np.pad(self._used, ((0, 1), (0, 0), (0, 0)))
+            self._saw, self._saw_at = (np.pad(array, ((0, 1), (0, 0))) for array in (self._saw, self._saw_at))
             self._count, self._pending, self._bytes, self._phase = (
                 np.pad(array, ((0, 1), (0, 0))) for array in (self._count, self._pending, self._bytes, self._phase)
             )
@@ -255,7 +320,9 @@ class Mbarriers:
 
     # --- arrivals and bytes -----------------------------------------------------------------------------------
 
-    def arrive(self, position: int, named: Named, arrivals: Indices, expected: Indices) -> None:
+    def arrive(
+        self, position: int, named: Named, arrivals: Indices, expected: Indices, *, relaxed: bool = False
+    ) -> None:
         """Count arrivals and expect bytes, the bytes first.
 
         Args:
@@ -263,19 +330,20 @@ class Mbarriers:
             named: Threads and mbarriers.
             arrivals: (count,) arrivals of each thread; 0 for `expect_tx` alone.
             expected: (count,) bytes that each thread announces.
+            relaxed: The arrivals order no more than what the threads fenced before.
         """
         some = arrivals > 0
         if self._watch.bulk is not None and some.any():
             home = some & (self._batch.block_of[named.threads] == named.blocks)  # what a warp saw is of its own block
             self._watch.bulk.arrive(named.numbers[home], named.threads[home], named.blocks[home])
-            self._release(named.where(some))
+            self._release(named.where(some), arrivals[some], relaxed=relaxed)
         keys = named.numbers * self._batch.blocks + named.blocks
         for key in np.unique(keys).tolist():
             mine = keys == key
             number, block = divmod(key, self._batch.blocks)
             self._bytes[number, block] += int(expected[mine].sum())
             if (expected[mine] < 0).any():  # bytes that count as arrived
-                self._complete(number, block)
+                self._complete(position, number, block)
             self._within_limits(position, named.threads[mine], number, block)
             self._count_down(position, named.threads[mine], number, block, int(arrivals[mine].sum()))
         self._changes += 1
@@ -285,25 +353,32 @@ class Mbarriers:
         for number, block, less in zip(named.numbers.tolist(), named.blocks.tolist(), arrivals.tolist(), strict=True):
             self._count[number, block] -= less
 
-    def _release(self, named: Named) -> None:
-        """Let threads leave what they know at their mbarriers, for whoever sees the current phase complete."""
-        clocks = self._watch.clocks
-        if clocks is None:
-            return
-        for number, block in {*zip(named.numbers.tolist(), named.blocks.tolist(), strict=True)}:
-            mine = named.threads[(named.numbers == number) & (named.blocks == block)]
-            phase = int(self._phase[number, block])
-            for one in np.unique(self._batch.block_of[mine]).tolist():
-                clocks.arrive((self, number, block), phase, mine[self._batch.block_of[mine] == one])
+    def _release(self, named: Named, arrivals: Indices, *, relaxed: bool) -> None:
+        """Let threads leave what they know at their mbarriers, for whoever sees the phase complete that they arrive in.
 
-    def _acquire(self, named: Named) -> None:
-        """Let threads learn what was left at their mbarriers before the current phase."""
+        That is the current one, and where they are more than it lacks, for the last of them the next one.
+        """
+        clocks = self._watch.clocks
+        if clocks is None:
+            return
+        for number, block in {*zip(named.numbers.tolist(), named.blocks.tolist(), strict=True)}:
+            here = (named.numbers == number) & (named.blocks == block)
+            phase, threads = int(self._phase[number, block]), named.threads[here]
+            late = np.cumsum(arrivals[here]) > int(self._pending[number, block])
+            for one in np.unique(self._batch.block_of[threads]).tolist():
+                mine = self._batch.block_of[threads] == one
+                for ahead in np.unique(late[mine]).tolist():
+                    some = threads[mine & (late == ahead)]
+                    clocks.arrive((self, number, block), phase + int(ahead), some, relaxed=relaxed)
+
+    def _acquire(self, named: Named, *, relaxed: bool) -> None:
+        """Let threads learn what was left at their mbarriers before the current phase, now or at their next fence."""
         clocks = self._watch.clocks
         if clocks is None:
             return
         for number, block in {*zip(named.numbers.tolist(), named.blocks.tolist(), strict=True)}:
             mine = named.threads[(named.numbers == number) & (named.blocks == block)]
-            clocks.see((self, number, block), int(self._phase[number, block]), mine)
+            clocks.see((self, number, block), int(self._phase[number, block]), mine, relaxed=relaxed)
 
     def _count_down(self, position: int, threads: Indices, number: int, block: int, left: int) -> None:
         """Count some arrivals at one mbarrier, over as many phases as they complete."""
@@ -315,18 +390,22 @@ class Mbarriers:
             taken = min(left, int(self._pending[number, block]))
             self._pending[number, block] -= taken
             left -= taken
-            self._complete(number, block)
+            self._complete(position, number, block)
 
     def phases(self, named: Named) -> Indices:
         """Return the current phase of each thread's mbarrier, (count,)."""
         return self._phase[named.numbers, named.blocks]
+
+    def pending(self, number: int, block: int) -> tuple[Place, int]:
+        """Return an mbarrier as `BatchClocks` knows it, and its current phase."""
+        return (self, number, block), int(self._phase[number, block])
 
     def owe_less(self, position: int, thread: int, number: int, block: int, size: int) -> int:
         """Count `size` bytes of a bulk copy as arrived; return the phase that they were part of."""
         phase = int(self._phase[number, block])
         self._bytes[number, block] -= size
         self._within_limits(position, np.array([thread]), number, block)
-        self._complete(number, block)
+        self._complete(position, number, block)
         self._changes += 1
         return phase
 
@@ -335,9 +414,23 @@ class Mbarriers:
             detail = f"an mbarrier counts up to {MOST_BYTES} bytes, here {int(self._bytes[number, block])}"
             self._findings.add("mbarrier-misuse", position, detail, threads)
 
-    def _complete(self, number: int, block: int) -> None:
+    def _overtakes(self, position: int, number: int, block: int) -> None:
+        """Note a fault where a phase is complete while threads that waited for the one before may still wait."""
+        clocks, phase = self._watch.clocks, int(self._phase[number, block])
+        who = np.flatnonzero(self._saw[number] == phase)
+        who = who[self._batch.block_of[who] == block]
+        if clocks is None or not phase or not len(who):
+            return
+        late = who[~clocks.arrived_after((self, number, block), phase, self._saw_at[number, who])]
+        if len(late):
+            detail = "nothing keeps this phase from being complete before these threads have seen the one before: "
+            detail += "they may wait forever"
+            self._findings.add("mbarrier-misuse", position, detail, late, address=int(self._offsets[number]))
+
+    def _complete(self, position: int, number: int, block: int) -> None:
         """Begin the next phase where nothing is missing in this one."""
         if self._pending[number, block] == 0 and self._bytes[number, block] == 0:
+            self._overtakes(position, number, block)
             self._phase[number, block] += 1
             self._pending[number, block] = self._count[number, block]
             self.flipped = bool(self._waiting) or self.flipped
@@ -356,17 +449,29 @@ class Mbarriers:
             UnsupportedInstruction: the form of the wait is not known.
         """
         binder = self._storage.at(position)
-        polls, state = _wait_form(binder)
+        polls, state, relaxed = _wait_form(binder)
         if len(binder.instruction.operands) < _WAIT_OPERANDS:
             binder.refuse("a wait has a predicate, an address and a phase")
         _, address, parity, *_ = binder.instruction.operands  # a time limit may follow: no wait here reaches it
         addresses = binder.address(address, "shared")(lanes)
         parities = lanes.fill(binder.source(parity, state)(lanes)).astype(np.int64) & 1
         named = self.name(position, addresses, lanes)
-        wait = _Wait(position, after, named, parities[named.kept], polls)
+        if not polls and not self._heeded(position):
+            detail = "nothing looks at whether this wait succeeded: try_wait may end before the phase is complete"
+            self._findings.add("mbarrier-misuse", position, detail, lanes.indices())
+        wait = _Wait(position, after, named, parities[named.kept], polls, relaxed)
         self._go_on(wait, np.delete(lanes.indices(), named.kept), done=True)
         self._waiting.append(wait)
         self.release()
+
+    def _heeded(self, position: int) -> bool:
+        """Return whether the result of a wait decides anything."""
+        if self._definedness is None:
+            return True
+        found = self._heeds.get(position)
+        if found is None:
+            found = self._heeds[position] = self._definedness.decides(position)
+        return found
 
     def release(self) -> None:
         """Let the threads go on whose phase is complete."""
@@ -377,9 +482,11 @@ class Mbarriers:
             done = (self.phases(named) - 1) & 1 == wait.parities
             if done.any():
                 ready = named.where(done)
+                self._use(ready)
+                self._see(ready)
                 if self._watch.bulk is not None:
                     self._watch.bulk.see(ready.numbers, wait.parities[done], ready.threads, ready.blocks)
-                    self._acquire(ready)
+                    self._acquire(ready, relaxed=wait.relaxed)
                 self._go_on(wait, ready.threads, done=True)
             if not done.all():
                 self._waiting.append(replace(wait, named=named.where(~done), parities=wait.parities[~done]))
@@ -439,8 +546,8 @@ class Mbarriers:
         self._pool.end(threads)
 
 
-def _wait_form(binder: OperandBinder) -> tuple[bool, str]:
-    """Return whether a wait polls, and the PTX type of the operand that names the phase.
+def _wait_form(binder: OperandBinder) -> tuple[bool, str, bool]:
+    """Return whether a wait polls, the PTX type of the operand that names the phase, and whether it is relaxed.
 
     Raises:
         UnsupportedInstruction: the form is not known.
@@ -449,11 +556,12 @@ def _wait_form(binder: OperandBinder) -> tuple[bool, str]:
     try:
         polls = op.one_of(("try_wait", "test_wait")) == "test_wait"
         state = "u32" if op.flag("parity") else "u64"  # a phase's parity, or the state (the phase) of an arrival
-        for word in ("acquire", "relaxed", *_SCOPES):
+        relaxed = op.flag("relaxed")
+        for word in ("acquire", *_SCOPES):
             op.flag(word)
         take_space(op)
         op.one_of(("b64",))
         op.finish()
     except UnknownForm as unknown:
         raise unsupported(binder.instruction, str(unknown)) from unknown
-    return polls, state
+    return polls, state, relaxed

@@ -8,7 +8,7 @@ from lab.emulator.batch import make_batch
 from lab.emulator.findings import BatchFindings, Findings
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.access import MemoryUnit
-from lab.emulator.memory.memory import AddressSpace
+from lab.emulator.memory.memory import SHARED_WINDOW, AddressSpace
 from lab.emulator.memory.peers import peer_address
 from lab.emulator.program import Program
 from lab.emulator.progress import MemoryProgress
@@ -23,7 +23,7 @@ BODY = ".local .align 8 .b8 mine[8]; st.local.u32 [mine], %r0;"
 class Unit:
     def __init__(self, **options):
         program = Program(read_ptx(kernel(BODY)), "k")
-        batch = make_batch((4, 1, 1), (32, 1, 1), 2, 2, cluster=2)
+        batch = make_batch((4, 1, 1), (32, 1, 1), 2, 2, cluster=(2, 1, 1))
         self.space, self.findings, self.counters = AddressSpace(), Findings(program), Counters(program)
         self.counters.visit(0, ALL)
         self.notes: dict[str, None] = {}
@@ -109,8 +109,8 @@ def test_copies_are_counted_as_copies():
 def test_a_peers_shared_memory():
     unit = Unit()
     unit.memory.store(0, "shared", np.array([8, 8]), [words(5, 6)], SOME)
-    addresses = peer_address(words(8, 8), words(1, 0)).astype(np.int64)
-    (found,) = unit.memory.load_peer(0, addresses, SOME, width=4)
+    addresses = peer_address(words(8, 8), words(1, 0)).astype(np.int64) | SHARED_WINDOW
+    (found,) = unit.memory.load(0, "generic", addresses, SOME, width=4)
     assert found.tolist() == [6, 5]
-    (found,) = unit.memory.load_peer(0, addresses + 2, SOME, width=4)
-    assert (found.tolist(), unit.kinds()) == ([0, 0], ["out-of-bounds"])
+    (found,) = unit.memory.load(0, "generic", addresses + 2, SOME, width=4)
+    assert (found.tolist(), unit.kinds()) == ([0, 0], ["misaligned"])

@@ -28,11 +28,25 @@ def test_a_copy_is_unseen_until_its_phase_is_seen_complete():
     thread, instruction = shadow.copier(at(3))
     assert (thread.tolist(), instruction.tolist()) == ([5], [9])
     shadow.see(at(1), at(0), at(0), at(0))
-    assert not len(shadow.unseen(at(3), at(31)))  # the warp of thread 0
-    assert len(shadow.unseen(at(3), at(32)))  # another warp has seen nothing
+    assert not len(shadow.unseen(at(3), at(0)))
+    assert not len(shadow.unseen(at(3), at(31), warp=True))  # as part of a warp whose lane 0 has seen it
+    assert len(shadow.unseen(at(3), at(31)))  # by itself, it has seen nothing
+    assert len(shadow.unseen(at(3), at(32), warp=True))
 
 
-def test_copies_whose_phase_no_warp_has_seen_are_in_flight():
+def test_lanes_that_meet_share_what_they_have_seen():
+    _, _, shadow = fresh()
+    shadow.note_copy(at(3), 5, 9, 1, 0)
+    shadow.see(at(1), at(0), at(0), at(0))
+    lanes = np.arange(32)
+    shadow.order_warps(lanes[:9], np.full(9, 0xFF, np.uint32))  # lane 8 meets lanes 0 to 7, which do not meet it
+    assert len(shadow.unseen(at(3), at(9)))
+    assert not len(shadow.unseen(at(3, 3), at(7, 8)))
+    shadow.order_warps(lanes, np.full(32, 0xFFFFFFFF, np.uint32))
+    assert not len(shadow.unseen(at(3), at(31)))
+
+
+def test_copies_whose_phase_no_thread_has_seen_are_in_flight():
     _, _, shadow = fresh()
     shadow.note_copy(at(3, 4), 5, 9, 1, 0)
     shadow.note_copy(at(6), 7, 8, 0, 0)
@@ -49,24 +63,24 @@ def test_a_wait_for_the_parity_before_teaches_nothing():
     assert len(shadow.unseen(at(3), at(0)))
 
 
-def test_barriers_share_what_warps_know():
+def test_barriers_share_what_threads_know():
     _, _, shadow = fresh()
     shadow.note_copy(at(3), 5, 9, 0, 0)
     shadow.see(at(0), at(0), at(0), at(0))
     shadow.order_blocks(at(1))
     assert len(shadow.unseen(at(3), at(40)))
-    shadow.order_threads(at(3, 40))
+    shadow.order_threads(at(0, 40))
     assert not len(shadow.unseen(at(3), at(40)))
     shadow.order_blocks(slice(None))
-    assert shadow.seen.tolist() == [[1, 1, 0, 0], [0, 0, 0, 0]]
+    assert shadow.seen[:, ::32].tolist() == [[1, 1, 0, 0], [0, 0, 0, 0]]
 
 
-def test_arrivals_carry_what_a_warp_has_seen():
+def test_arrivals_carry_what_a_thread_has_seen():
     _, _, shadow = fresh()
     shadow.note_copy(at(3), 5, 9, 0, 0)
     shadow.see(at(0), at(0), at(0), at(0))
-    shadow.arrive(at(1), at(0), at(0))  # warp 0 arrives at mbarrier 1 ...
-    shadow.see(at(1), at(0), at(40), at(0))  # ... whose phase warp 1 sees
+    shadow.arrive(at(1), at(0), at(0))  # thread 0 arrives at mbarrier 1 ...
+    shadow.see(at(1), at(0), at(40), at(0))  # ... whose phase thread 40 sees
     assert not len(shadow.unseen(at(3), at(40)))
 
 

@@ -13,7 +13,7 @@ FLAG = "flag"
 class Blocks:
     def __init__(self, *, narrow=False, cluster=1):
         self.launch = LaunchClocks(2, 64, cluster, narrow=narrow)
-        self.clocks = BatchClocks(self.launch, make_batch((2, 1, 1), (64, 1, 1), 0, 2, cluster=cluster))
+        self.clocks = BatchClocks(self.launch, make_batch((2, 1, 1), (64, 1, 1), 0, 2, cluster=(cluster, 1, 1)))
 
     def access(self, thread):
         return self.clocks.stamps(np.array([thread]), PLAIN)

@@ -86,7 +86,7 @@ COPY = """setp.eq.u32 %p1, %r0, 0; mov.u32 %r1, bar; mov.u32 %r6, t; ld.param.u6
 
 def test_a_block_that_waits_for_a_peers_copy_may_end():
     declared = ".reg .b16 %h<2>; .shared .align 8 .b64 bar; .shared .align 16 .b8 t[16];"
-    assert kinds(declared + COPY.replace("BEFORE", SYNC) + AWAIT) == set()
+    assert kinds(declared + COPY.replace("BEFORE", SYNC) + AWAIT, blocks=2) == set()
     early = kinds(declared + COPY.replace("BEFORE", "bar.sync 0;") + AWAIT)
     assert "missing-cluster-sync" in {kind for kind, *_ in early}
 

@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-from lab.base.errors import UserError
 from lab.emulator.batch import make_batch
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.memory import LOCAL_WINDOW, SHARED_WINDOW
-from lab.emulator.memory.peers import names_peer, own_addresses, own_offsets, peer_address, peer_rows
+from lab.emulator.memory.peers import in_cluster, names_peer, own_addresses, own_offsets, peer_address, peer_rows
 
-BATCH = make_batch((8, 1, 1), (32, 1, 1), 4, 4, cluster=2)
+BATCH = make_batch((8, 1, 1), (32, 1, 1), 4, 4, cluster=(2, 1, 1))
 
 
 def test_an_address_holds_offset_and_rank():
@@ -35,10 +34,8 @@ def test_mapping_an_address_again_replaces_its_rank():
 
 
 def test_a_rank_beyond_the_cluster():
-    address = peer_address(np.array([0], np.uint32), np.array([2], np.uint32)).astype(np.int64)
-    with pytest.raises(UserError) as error:
-        peer_rows(BATCH, address, Lanes(128, np.array([0])))
-    assert (error.value.found, error.value.accepted) == (2, "ranks from 0 to 1")
+    addresses = peer_address(np.zeros(3, np.uint32), np.array([0, 1, 2], np.uint32)).astype(np.int64)
+    assert in_cluster(BATCH, addresses).tolist() == [True, True, False]
 
 
 def test_a_threads_own_address_has_its_rank():

@@ -46,6 +46,20 @@ def test_tf32_mma():
     np.testing.assert_array_equal(out, np.stack([wanted[place] for place in places], 1))
 
 
+def test_a_sum_of_doubles_may_say_that_it_rounds_to_nearest():
+    a, b = np.arange(32.0).reshape(8, 4), np.arange(32.0)[::-1].reshape(4, 8)
+    fragment_a, fragment_b = (np.ascontiguousarray(x) for x in (a[GROUP, WITHIN], b[WITHIN, GROUP]))
+    out = np.zeros((32, 2))
+    body = """mov.u32 %r0, %tid.x; ld.param.u64 %rd0, [a]; mad.wide.u32 %rd0, %r0, 8, %rd0; ld.global.f64 %fd0, [%rd0];
+        ld.param.u64 %rd0, [b]; mad.wide.u32 %rd0, %r0, 8, %rd0; ld.global.f64 %fd1, [%rd0];
+        mov.f64 %fd2, 0d0000000000000000; mov.f64 %fd3, %fd2;
+        mma.sync.aligned.m8n8k4.row.col.rn.f64.f64.f64.f64 {%fd2, %fd3}, {%fd0}, {%fd1}, {%fd2, %fd3};
+        ld.param.u64 %rd0, [d]; mad.wide.u32 %rd0, %r0, 16, %rd0; st.global.v2.f64 [%rd0], {%fd2, %fd3};"""
+    assert launch(kernel(body, ["a", "b", "d"], ""), "k", 1, 32, [fragment_a, fragment_b, out]).clean
+    wanted = a @ b
+    np.testing.assert_array_equal(out, np.stack([wanted[GROUP, 2 * WITHIN + i] for i in range(2)], 1))
+
+
 def test_integer_mma():
     random = np.random.default_rng(2)
     a = random.integers(-128, 128, (16, 16)).astype(np.int8)
@@ -89,6 +103,8 @@ def test_shapes_and_layouts_that_do_not_exist(instruction):
         ("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f32 {A2}, {A4}, {A2}, {A4};", "types"),
         ("mma.sync.aligned.m16n8k16.row.col.satfinite.f32.f16.f16.f32 {A4}, {A4}, {A2}, {A4};", "satfinite"),
         ("mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32 {A4}, {A2}, {A1}, {A4};", "bit operation"),
+        ("mma.sync.aligned.m16n8k16.row.col.rn.f32.f16.f16.f32 {A4}, {A4}, {A2}, {A4};", r"\.rn on \.f32"),
+        ("mma.sync.aligned.m8n8k4.row.col.rz.f64.f64.f64.f64 {A2}, {A1}, {A1}, {A2};", r"\.rz"),
         ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {A4}, {A2}, {A2}, {A4};", "2 registers"),
         ("mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32 {A4}, {A4}, {A2}, {A4};", "types"),
         ("mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {A4}, {A2}, {A2}, {A4}, %r0, 4;", "selector 4 of 4"),
