@@ -195,17 +195,20 @@ _WARNING = re.compile(r"^(?P<place>\S.*\(\d+\)): warning(?: #(?P<number>\d+)(?:-
 _OF_PTXAS = re.compile(r"^ptxas\b.*(?:\bwarning *: *|: *(?:\(C\d+\) *)?(?=Potential Performance Loss))(?P<text>.+)$")
 _UNUSED = {"177", "550"}
 """Numbers of NVIDIA's front end (EDG): declared but never referenced, set but never used."""
+_OF_LAB = " of /standard/"
+"""Follows the line of the other definition where a macro is defined once more."""
 
 
 def warnings_in(log: str) -> tuple[str, ...]:
     """Return the warnings of a compiler's log, each once: `kernel.cu(17): unrecognized #pragma`.
 
     What ptxas calls a potential loss of performance is one as well. Names that are never used are none: a parameter
-    that turns a part of a kernel off leaves some behind.
+    that turns a part of a kernel off leaves some behind. Nor is a macro that CUDA's headers define once more than the
+    standard headers that come with lab: no user can mend that.
     """
     found = []
     for line in log.splitlines():
-        if (match := _WARNING.match(line)) and match["number"] not in _UNUSED:
+        if (match := _WARNING.match(line)) and match["number"] not in _UNUSED and _OF_LAB not in match["text"]:
             found.append(f"{match['place']}: {match['text']}")
         elif match := _OF_PTXAS.match(line):
             found.append(f"ptxas: {match['text']}")

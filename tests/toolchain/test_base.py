@@ -63,6 +63,8 @@ def test_warnings_are_kept_with_their_place_and_once() -> None:
     log = (
         "k.cu(6): warning #161-D: unrecognized #pragma\n  #pragma 4\n          ^\n\nRemark: The warnings can be ...\n\n"
         'k.cu(3): warning #177-D: variable "unused" was declared but never referenced\n'
+        '/cuda/cccl/cuda/std/cstdint(75): warning #47-D: incompatible redefinition of macro "INT8_MIN" '
+        "(declared at line 22 of /standard/stdint.h)\n"
         "a folder/k.cuh(12): warning: odd\nk.cu(6): warning #161-D: unrecognized #pragma\n"
         "ptxas warning : Stack size for entry function 'k' cannot be statically determined\n"
         "ptxas /tmp/x.ptx, line 12; warning : '.minnctapersm' will be ignored\n"

@@ -36,6 +36,8 @@ _BUILTINS = frozenset(
         cub thrust nvcuda cooperative_groups cg main INFINITY NAN FLT_MAX FLT_MIN FLT_EPSILON DBL_MAX DBL_MIN
         DBL_EPSILON INT_MAX INT_MIN UINT_MAX LONG_MAX LLONG_MAX CHAR_BIT SIZE_MAX M_PI M_PI_F M_E HUGE_VALF
         CUDART_INF_F CUDART_PI_F CUDART_NAN_F CUDART_INF CUDART_PI final override asm volatile x y z w
+        fragment matrix_a matrix_b accumulator row_major col_major mem_row_major mem_col_major precision
+        bmmaBitOpXOR bmmaBitOpAND bmmaAccumulateOpPOPC
         """,
     )
 )
@@ -45,6 +47,9 @@ _CONDITION = re.compile(r"#\s*(if|ifdef|ifndef|elif|elifdef|elifndef)\b(.*)$")
 _READS = re.compile(r"#\s*(?:if|elif|pragma\s+unroll)\b(.*)$")
 _END = re.compile(r"#\s*endif\b")
 _WORD = re.compile(r"[^\W\d]\w*")
+_INCLUDES_CUTLASS = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](?:cute|cutlass)/", re.MULTILINE)
+_OF_CUTLASS = re.compile(r"_\d+|X|SM\d+_\w+|[A-Z]\w*[a-z]\w*")
+"""How names of CUTLASS and CuTe look: `_128`, `SM90_64x64x16_F16F16F16_SS`, `TiledCopy`."""
 _DECLARES = ("=", ";", ",", "[", "{", ")", ":", "(")
 
 
@@ -208,6 +213,8 @@ def expected_macros(text: str) -> tuple[ExpectedMacro, ...]:
         declared |= {one.name for one in kernel.parameters} | {one.name for one in kernel.template or ()}
     declared |= {kernel.name for kernel in kernels}
     known = declared | set(defined)
+    if _INCLUDES_CUTLASS.search(text):
+        known |= {token.text for token in code if _OF_CUTLASS.fullmatch(token.text)}
     for at, token in enumerate(code):
         inside = any(kernel.body[0] <= token.start < kernel.body[1] for kernel in kernels)
         if inside and token.text not in known and _is_free(code, at):
@@ -305,8 +312,13 @@ def _is_declared(stream: Sequence[Token], at: int) -> bool:
             "typename",
         )
     if before.text in ("*", "&", ">") and at > 1:  # `float *p`, but not `a * b`
-        return _behind_a_type(stream, at - 1) and following in ("=", ";", ",", "[", ")", "{")
-    return before.text == "," and _continues_a_declaration(stream, at)
+        if _behind_a_type(stream, at - 1) and following in ("=", ";", ",", "[", ")", "{", ":"):
+            return True
+        if following == "=" and _begins_a_statement(stream, at - 1):  # no product is assigned to
+            return True
+    while at > 1 and stream[at - 1].text in ("*", "&"):  # `float *p = a, *q = b`
+        at -= 1
+    return stream[at - 1].text == "," and _continues_a_declaration(stream, at)
 
 
 def _behind_a_type(stream: Sequence[Token], at: int) -> bool:
@@ -324,17 +336,79 @@ def _behind_a_type(stream: Sequence[Token], at: int) -> bool:
     )
 
 
+def _begins_a_statement(stream: Sequence[Token], at: int) -> bool:
+    """Return whether a statement begins with the word in front of the `*` or `&` at a place, `T *`."""
+    while at > 0 and stream[at].text in ("*", "&", "const", "__restrict__"):
+        at -= 1
+    before = stream[at - 1].text if at else ";"
+    return stream[at].kind is TokenKind.WORD and before in (";", "{", "}", "const", "static", "constexpr")
+
+
 def _continues_a_declaration(stream: Sequence[Token], at: int) -> bool:
-    """Return whether a word behind a comma continues `int i = 0, j = 1;`, rather than the arguments of a call."""
+    """Return whether a word behind a comma continues `int i = 0, *j = {};`, rather than the arguments of a call."""
+    start = _statement_start(stream, at)
+    if start is None or stream[start].text in ("using", "return") or _is_template_argument(stream, at):
+        return False
+    first = start
+    while first < at and stream[first].text not in _BEHIND_A_NAME:
+        is_aligned = stream[first].text in ("alignas", "__align__", "__attribute__") and stream[first + 1].text == "("
+        first = _closing(stream, first + 1) + 1 if is_aligned else first + 1
+    return start < first - 1 < at and _is_declared(stream, first - 1)
+
+
+_BEHIND_A_NAME = ("=", ",", "[", "{", "(", ".", "->")
+
+
+def _is_template_argument(stream: Sequence[Token], at: int) -> bool:
+    """Return whether a token stands in `Load<int, threads>`, and not behind the comparison of `i = a < b, j = 2`."""
+    opening = _opening_angle(stream, at)
+    if opening <= 0 or stream[opening - 1].kind is not TokenKind.WORD:
+        return False
+    end = next((token.text for token in stream[at:] if token.text in (">", ">>", ";", "{", "}")), ";")
+    return end.startswith(">")
+
+
+def _statement_start(stream: Sequence[Token], at: int) -> int | None:
+    """Return where the statement begins that a token stands in, outside of brackets; None within a call's."""
+    place = at - 1
+    while place >= 0:
+        text = stream[place].text
+        if text in (";", "{"):
+            return place + 1
+        if text in ("(", "["):
+            return place + 1 if place and stream[place - 1].text == "for" else None
+        if text in (")", "]", "}"):
+            opening = _opening(stream, place)
+            if text == "}" and not (opening and _opens_a_value(stream[opening - 1])):
+                return place + 1
+            place = opening
+        place -= 1
+    return 0
+
+
+def _opening(stream: Sequence[Token], at: int) -> int:
+    """Return where the bracket opens that closes at a place, or 0."""
     depth = 0
-    for place in range(at - 1, max(0, at - 64) - 1, -1):
-        token = stream[place]
-        depth += (token.text in (")", "]", "}")) - (token.text in ("(", "[", "{"))
-        if depth < 0 or token.text in (";", "{", "}"):
-            return False
-        if depth == 0 and token.text in TYPE_NAMES:
-            return not 0 < _opening_angle(stream, at) < place  # else an argument of a template: `Load<int, threads>`
-    return False
+    for place in range(at, -1, -1):
+        depth += (stream[place].text in (")", "]", "}")) - (stream[place].text in ("(", "[", "{"))
+        if depth == 0:
+            return place
+    return 0
+
+
+def _closing(stream: Sequence[Token], at: int) -> int:
+    """Return where the bracket closes that opens at a place, or the last place."""
+    depth = 0
+    for place in range(at, len(stream)):
+        depth += (stream[place].text in ("(", "[", "{")) - (stream[place].text in (")", "]", "}"))
+        if depth == 0:
+            return place
+    return len(stream) - 1
+
+
+def _opens_a_value(before: Token) -> bool:
+    """Return whether a brace behind a token opens a value, `= {}`, `a[4]{}`, `a{}`, and no body."""
+    return before.text in ("=", "]", ",", "{") or (before.kind is TokenKind.WORD and before.text not in KEYWORDS)
 
 
 def _is_free(stream: Sequence[Token], at: int) -> bool:

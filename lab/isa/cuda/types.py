@@ -23,8 +23,16 @@ _SHORT_VECTORS = {
     "double": "float64",
 }
 _PAIRS = {"__half2": "float16", "half2": "float16", "__nv_bfloat162": "bfloat16", "nv_bfloat162": "bfloat16"}
+_OF_CUTLASS = {
+    "half_t": "float16",
+    "bfloat16_t": "bfloat16",
+    "tfloat32_t": "float32",
+    "float_e4m3_t": "float8_e4m3fn",
+    "float_e5m2_t": "float8_e5m2",
+}
+"""What CUTLASS and CuTe call types, where a source has given the word no meaning of its own."""
 _SHORT_VECTOR = re.compile(rf"({'|'.join(_SHORT_VECTORS)})([1234])(?:_16a|_32a)?")
-_NAMESPACES = re.compile(r"^(?:::)?(?:(?:std|cuda|thrust|__)\w*::)+|^::")
+_NAMESPACES = re.compile(r"^(?:::)?(?:(?:std|cuda|thrust|cutlass|cute|__)\w*::)+|^::")
 _INTEGER_WORDS = {"signed", "unsigned", "short", "long", "int", "char"}
 _DEEPEST_ALIAS = 16
 
@@ -62,7 +70,7 @@ def element_type(c_type: str, aliases: Mapping[str, str] | None = None) -> CElem
         if found := _known(name):
             return found
         if not aliases or name not in aliases:
-            return None
+            return CElement(_OF_CUTLASS[name]) if name in _OF_CUTLASS else None
         c_type = aliases[name]
     return None
 

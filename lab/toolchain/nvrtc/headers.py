@@ -36,6 +36,8 @@ _GET = re.compile(
     r"static_assert\(I < sizeof\.\.\.\(Ints\)"
 )
 """CuTe's `get` of a sequence of numbers. CCCL has one, too, since CUDA 13.1 or so, and calls are ambiguous."""
+_LACKING = {"cuda/ptx": ("cuda_fp16.h", "cuda_bf16.h")}
+"""Headers of CUDA that others of its headers use without an include line: those of CCCL 13.3 name `__half2`."""
 _BROUGHT = (
     ("curand", "python -m pip install nvidia-curand"),
     ("cute/", "python -m pip install --no-deps nvidia-cutlass"),
@@ -66,15 +68,12 @@ class Headers:
             beside: Folder of the header that includes it in quotes.
         """
         for root, folder in self._folders():
-            real, places = _places(folder)
-            own = [str(beside)] if beside is not None and beside.is_relative_to(folder) else []
-            for place in (*own, *places):
+            own = (str(beside),) if beside is not None and beside.is_relative_to(folder) else ()
+            for place in (*own, *_places(folder)[1]):
                 path = os.path.join(place, name)  # noqa: PTH118 - of 400 headers, paths as objects would take half a second
                 with suppress(OSError):  # too long a name
-                    if os.path.isfile(path):  # noqa: PTH113
-                        found = Path(os.path.realpath(path))
-                        if found.is_relative_to(real):
-                            return f"{root}/{found.relative_to(real).as_posix()}"
+                    if os.path.isfile(path) and (below := _below(folder, path)) is not None:  # noqa: PTH113
+                        return f"{root}/{below}"
         return None
 
     def path(self, name: str) -> Path:
@@ -90,6 +89,13 @@ class Headers:
 def _places(folder: Path) -> tuple[Path, tuple[str, ...]]:
     """Return a folder without symbolic links, and its include path."""
     return folder.resolve(), tuple(str(root) for root in roots(folder))
+
+
+@functools.cache  # headers name each other some two thousand times, and each time a path has ten links to look for
+def _below(folder: Path, path: str) -> str | None:
+    """Return the path of a file within a folder, without symbolic links; None for one that is elsewhere."""
+    real, found = _places(folder)[0], Path(os.path.realpath(path))
+    return found.relative_to(real).as_posix() if found.is_relative_to(real) else None
 
 
 def roots(folder: Path) -> tuple[Path, ...]:
@@ -147,8 +153,10 @@ def embed(source: str, name: str, own: Mapping[str, str], folders: Headers) -> E
             break
     missing = {key: text for _, nowhere in found.values() for key, text in nowhere.items()}
     given = {f"/{key}": text for key, (text, _) in found.items() if key}
-    search = roots(folders.cuda) if ROOT not in in_memory and folders.cuda is not None else ()
-    return Embedded(found[""][0], {**missing, **reached, **given}, search)
+    if ROOT in in_memory or folders.cuda is None:
+        return Embedded(found[""][0], {**missing, **reached, **given})
+    completed = {one: _header(folders, there, ()).text for one in _LACKING if (there := folders.find(one)) is not None}
+    return Embedded(found[""][0], {**missing, **completed, **reached, **given}, roots(folders.cuda))
 
 
 def includes_cutlass(given: Embedded) -> bool:
@@ -286,6 +294,9 @@ def _header(folders: Headers, name: str, in_memory: tuple[str, ...]) -> _Header:
         found.append(header)
         return f'{match[1]}"{header}"'
 
+    lacking = next((names for one, names in _LACKING.items() if name.endswith(f"/{one}")), ())
+    there = [one for one in lacking if folders.find(one) is not None]
+    text = "".join(f"#include <{one}>\n" for one in there) + f"#line 1\n{text}" if there else text
     text = _INCLUDE.sub(replace, text)
     return _Header(text, tuple(found), bool(_MACRO_INCLUDE.search(text)))
 

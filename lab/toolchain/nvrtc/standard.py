@@ -94,9 +94,11 @@ def uses_std(text: str) -> bool:
 
 
 def replaced(name: str) -> str | None:
-    """Return the text that stands for one of CUDA's headers that NVRTC refuses; None for any other."""
+    """Return the text that stands for a header of CUDA or CUTLASS that NVRTC refuses; None for any other."""
     if name in _HOST_ALONE_OF_CUDA:
         return "namespace thrust {}\n"
+    if name == "cutlass/cluster_launch.hpp":  # it launches kernels
+        return ""
     if name in ("cuda.h", "cudaTypedefs.h"):
         return _guarded(name, _DRIVER)
     return _guarded(name, "".join(f"#include <cub/{one}>\n" for one in _CUB)) if name == "cub/cub.cuh" else None
@@ -109,7 +111,7 @@ def standard(name: str, *, with_std: bool = True) -> str | None:
         name: `stdint.h`, `cstdint`, `vector`, `cublas_v2.h`.
         with_std: The source names something of the namespace `std`; else what only `cuda::std` has is left out.
     """
-    if name in _HOST_ALONE:
+    if name in _HOST_ALONE or name.startswith("cutlass/util/"):  # what CUTLASS's examples use around their kernels
         return ""
     stem = name.removesuffix(".h")
     if name in _CPP_HEADERS and name not in _TEXTS:

@@ -191,6 +191,16 @@ def macros(body: str, head: str = "") -> list[str]:
         ("n = 3; i, A;", ["i", "A"]),
         ("int i = f(1, A);", ["A"]),
         ("int i = (1), A[3]; A;", []),
+        ("float o[4] = {}, A[2] = {1, 2}, B[2] = {n}; A; B;", []),
+        ("float *p = f(n, 2), *A = p; A;", []),
+        ("int i{1}, A{2}; A;", []),
+        ("my *p = n, *A = n; A;", ["my"]),
+        ("__shared__ alignas(16) float s[4], A[4]; A;", []),
+        ("for (auto &A : n) for (int i = 0, B = 1;;) A + B;", []),
+        ("int i = n < 3, A = 4; A;", []),
+        ("auto v = cub::f<3, A>(n);", ["A"]),
+        ("if (n) { n = 3; } i = 1, A = 2;", ["i", "A"]),
+        ("x = {1}, A = 2;", ["A"]),
         ("auto [A, B] = f(); A;", []),
         ("auto &[A, B] = f(); A;", []),
         ("x[A];", ["A"]),
@@ -209,6 +219,14 @@ def test_words_of_a_body(body, expected):
     if body.startswith("#"):
         body = "\n" + body
     assert macros(body) == expected
+
+
+def test_names_of_cutlass_are_expected_of_its_headers():
+    body = (
+        "auto t = make_shape(Int<128>{}, _8{}); TiledCopy c = n; Step<_1, X> s; f(c, t, s, SM80_16x8x8_F32_TN{}, BM);"
+    )
+    assert macros(body, "#include <cute/tensor.hpp>") == ["BM"]
+    assert "TiledCopy" in macros(body)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,9 @@ from lab.isa.cuda.types import CElement, element_type
         ("cuda::std::complex<float>", "complex64"),
         ("thrust::complex< double >", "complex128"),
         ("cuDoubleComplex", "complex128"),
+        ("cutlass::half_t", "float16"),
+        ("cute::float_e4m3_t const", "float8_e4m3fn"),
+        ("bfloat16_t", "bfloat16"),
     ],
 )
 def test_scalar_types(c_type, dtype):
@@ -61,3 +64,7 @@ def test_aliases_are_followed_and_may_turn_in_a_circle():
 def test_a_scalar_has_one_lane():
     assert CElement("float32").lanes == 1
     assert element_type("const float").lanes == 1
+
+
+def test_a_word_of_cutlass_may_have_another_meaning():
+    assert element_type("half_t", {"half_t": "float"}) == CElement("float32")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from lab.toolchain.nvrtc import headers
@@ -49,6 +51,18 @@ def test_a_macro_that_names_a_header_leaves_all_to_the_disk(folder):
     text, texts, made = embed(source, folder, {"mine.h": "#include <outer.h>\n"})
     assert (text, texts) == (source, {"/mine.h": "#include <outer.h>\n"})
     assert made.search == (folder, folder / "cccl")
+
+
+def test_a_header_of_cuda_gets_what_it_uses_and_does_not_include(folder):
+    for name, text in {"cccl/cuda/ptx": "use(__half2)\n", "cccl/cuda/barrier": "#include <cuda/ptx>\n"}.items():
+        (folder / name).write_text(text)
+    (folder / "cuda_fp16.h").write_text("struct __half2;\n")  # an old folder has no cuda_bf16.h
+    _, texts, _ = embed("#include <cuda/barrier>\n", folder)
+    assert texts["/cuda/cccl/cuda/ptx"] == '#include "/cuda/cuda_fp16.h"\n#line 1\nuse(__half2)\n'
+    assert "/cuda/cuda_fp16.h" in texts
+    _, texts, made = embed("#include <macro.h>\n#include <cuda/barrier>\n", folder)
+    assert texts == {"cuda/ptx": "#include <cuda_fp16.h>\n#line 1\nuse(__half2)\n"}
+    assert made.search
 
 
 def test_the_users_own_files_are_renamed_and_come_first(folder):
@@ -138,3 +152,18 @@ def test_headers_of_cutlass_stay_in_memory_where_cudas_stay_on_the_disk(folder, 
 def test_what_brings_the_headers_of_cutlass_is_told(folder):
     made = headers.embed("#include <cute/tensor.hpp>\n", "k.cu", {}, headers.Headers(folder))
     assert "install --no-deps nvidia-cutlass brings it" in made.texts["cute/tensor.hpp"]
+
+
+def test_links_to_a_header_are_followed_once_however_many_include_it(folder, monkeypatch):
+    for number in range(5):
+        (folder / f"user{number}.h").write_text("#include <detail/beside.h>\n")
+    followed, follow = list[str](), os.path.realpath
+
+    def noted(path, **how):
+        followed.append(str(path))
+        return follow(path, **how)
+
+    monkeypatch.setattr(os.path, "realpath", noted)
+    _, texts, _ = embed("".join(f"#include <user{number}.h>\n" for number in range(5)), folder)
+    assert len(texts) == 6
+    assert followed.count(str(folder / "detail/beside.h")) == 1

@@ -19,6 +19,7 @@ def test_headers_of_the_host_are_empty():
         assert standard(name) == ""
     assert standard("vector") == standard("vector", with_std=False)
     assert "namespace std {" in standard("iostream")
+    assert standard("cutlass/util/helper_cuda.hpp") == ""
     assert standard("mine.h") is None
     assert standard("curand_kernel.h") is None  # device code uses it
 
@@ -27,6 +28,7 @@ def test_headers_that_nvrtc_refuses_are_replaced():
     assert replaced("thrust/device_vector.h") is not None
     assert "cub/block/block_reduce.cuh" in replaced("cub/cub.cuh")
     assert "CUtensorMap" in replaced("cuda.h")
+    assert replaced("cutlass/cluster_launch.hpp") == ""
     assert replaced("cuda_fp16.h") is None
 
 
