@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -107,14 +107,34 @@ def divisible(instances: Sequence[Instance], computed: Described) -> tuple[str, 
         instances: The variant, for each problem that the machine code is launched for.
         computed: The operator.
     """
-    arguments = dict.fromkeys(one for instance in instances for one in instance.own_launches.steps[0].arguments)
+    always = _always(instances, computed, lambda value: value % DIVISOR == 0)
+    return tuple(name for name, kind in _arguments(instances) if kind.endswith("*") or name in always)
+
+
+def ones(instances: Sequence[Instance], computed: Described) -> tuple[str, ...]:
+    """Return the integers that are 1 in every launch of a variant's machine code; Triton makes constants of them.
+
+    Args:
+        instances: As for `divisible`.
+        computed: The operator.
+    """
+    return tuple(_always(instances, computed, lambda value: value == 1))
+
+
+def _arguments(instances: Sequence[Instance]) -> Iterable[tuple[str, str]]:
+    return dict.fromkeys(one for instance in instances for one in instance.own_launches.steps[0].arguments)
+
+
+def _always(instances: Sequence[Instance], computed: Described, holds: Callable[[int], bool]) -> list[str]:
+    """Return the integers of which a condition holds in every launch."""
     values = [_values(instance, computed) for instance in instances]
-    return tuple(
+    return [
         name
-        for name, kind in arguments
-        if kind.endswith("*")
-        or ("int" in kind and all(name in known and int(known[name]) % DIVISOR == 0 for known in values))
-    )
+        for name, kind in _arguments(instances)
+        if "int" in kind
+        and not kind.endswith("*")
+        and all(name in known and holds(int(known[name])) for known in values)
+    ]
 
 
 def _values(instance: Instance, computed: Described) -> Mapping[str, Scalar]:

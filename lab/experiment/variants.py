@@ -17,7 +17,7 @@ from lab.experiment import identity
 from lab.experiment.load import check_options
 from lab.experiment.model import OWN_TOOLCHAINS, Experiment, KernelEntry
 from lab.experiment.space import Point
-from lab.experiment.triton import divisible
+from lab.experiment.triton import divisible, ones
 from lab.operators.declared.operator import Declared
 from lab.templates.front_matter import Template
 from lab.templates.instance import Instance, sources
@@ -120,7 +120,9 @@ class _Planning:
         (_, arch, options), template = way, point.kernel.template
         if isinstance(template, TritonTemplate):
             arguments = instance.own_launches.steps[0].arguments
-            return template.request(arch, point.parameters, arguments, _divisible(self.experiment, point))
+            launched, computed = _launched(self.experiment, point), self.experiment.operator
+            known = divisible(launched, computed), ones(launched, computed)
+            return template.request(arch, point.parameters, arguments, *known)
         assert source is not None  # noqa: S101 - only Triton's functions have none
         files = tuple((name, str(text)) for name, text in source.files)
         return CompileRequest(str(source.text), _file_name(template), arch, options, files, _cpp_names(instance))
@@ -358,8 +360,8 @@ def _check_values(experiment: Experiment, points: Sequence[Point]) -> None:
                 raise error.placed(document.at(*key.split(".")), f"{key} where {point.label}") from None
 
 
-def _divisible(experiment: Experiment, point: Point) -> tuple[str, ...]:
-    """Arguments of a Triton function that are multiples of 16 wherever this variant's machine code is launched.
+def _launched(experiment: Experiment, point: Point) -> list[Instance]:
+    """A Triton function, once for each problem that this variant's machine code is launched for.
 
     A variant that stands in for a reference is launched for all problems.
     """
@@ -371,7 +373,7 @@ def _divisible(experiment: Experiment, point: Point) -> tuple[str, ...]:
         for one in (case.values, case.emulate)
         if one is not None
     ]
-    return divisible([Instance(point.kernel.template, point.parameters, one) for one in problems], computed)
+    return [Instance(point.kernel.template, point.parameters, one) for one in problems]
 
 
 def _cpp_names(instance: Instance) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ workspace. `lab.templates.sequence` has the rules by which templates and librari
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, Self
 
@@ -162,8 +162,9 @@ class BuiltLaunch:
             memory.
         decided: What the compiler decides: `threads` of a block, `dynamic_shared_bytes` of it, `cluster`, the blocks
             that share the work of one block of the declared grid, `hidden_pointers`, arguments behind the kernel's own,
-            and `scratch_bytes` of global memory for each block, to which the first of these points. Empty where it
-            leaves all of that to the program, as CUDA's compilers do.
+            `scratch_bytes` of global memory for each block, to which the first of these points, and
+            `absent_arguments`, the sum of 2 to the power of each place whose argument the machine code has as a
+            constant. Empty where it leaves all of that to the program, as CUDA's compilers do.
         residency: For grids that depend on it; None where no grid does.
     """
 
@@ -183,6 +184,11 @@ class BuiltLaunch:
         scratch = [(_SCRATCH, "uint8*")] if self.decided.get("scratch_bytes") else []
         return (*scratch, *pointers[len(scratch) :])
 
+    def passed(self, arguments: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+        """Return those of a kernel's arguments that a launch passes."""
+        absent = self.decided.get("absent_arguments", 0)
+        return tuple(one for place, one in enumerate(arguments) if not absent >> place & 1)
+
     def scratch(self, steps: Iterable[Launch]) -> tuple[Workspace, ...]:
         """Return the memory that the compiler wants for the blocks of launches as they take place, if it wants any."""
         wanted = self.decided.get("scratch_bytes", 0)
@@ -201,7 +207,7 @@ class BuiltLaunch:
             entry=self.symbols.get(launch.entry, launch.entry),
             block=launch.block if threads is None else (threads, 1, 1),
             dynamic_shared_bytes=self.decided.get("dynamic_shared_bytes", launch.dynamic_shared_bytes),
-            arguments=(*launch.arguments, *self.hidden),
+            arguments=(*self.passed(launch.arguments), *self.hidden),
         )
         if launch.resident_grid is not None and self.residency is not None:
             # a declared grid counts clusters where the compiler makes them

@@ -9,7 +9,7 @@ import pytest
 from lab.base.errors import UserError
 from lab.experiment.load import from_text
 from lab.experiment.space import expand
-from lab.experiment.triton import divisible, is_triton
+from lab.experiment.triton import divisible, is_triton, ones
 from lab.experiment.variants import plan
 from lab.toolchain.triton.compiler import Triton
 from lab.toolchain.triton.source import restored
@@ -112,6 +112,14 @@ def test_a_list_of_configs_varies_together(read):
 def test_integers_are_divisible_where_both_sizes_are(read, n, small, names):
     experiment = read(GOOD.replace("1_000_000", n).replace("{n: 1000}", f"{{n: {small}}}"))
     assert restored(planned(experiment)[0].request).divisible == names
+
+
+@pytest.mark.parametrize(("n", "small", "names"), [("1_000_000", 1024, ()), ("1", 1, ("n",)), ("64", 1, ())])
+def test_integers_that_are_1_at_both_sizes(read, n, small, names):
+    experiment = read(GOOD.replace("1_000_000", n).replace("{n: 1000}", f"{{n: {small}}}"))
+    assert restored(planned(experiment)[0].request).ones == names
+    if names:
+        assert ones([expand(experiment).points[0].instance], experiment.operator) == names
 
 
 def test_a_variant_that_stands_in_for_a_reference_is_launched_for_all_sizes(read):

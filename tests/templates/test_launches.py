@@ -51,6 +51,15 @@ def test_a_build_decides_what_triton_leaves_to_it() -> None:
     assert step == Launch("k", (10, 3, 1), (256, 1, 1), 4096, (("A", "float32*"), ("hidden 0", NULL)))
 
 
+def test_what_the_machine_code_has_as_a_constant_is_not_passed() -> None:
+    decided = {"hidden_pointers": 1, "absent_arguments": 0b1010}
+    declared = Launch(
+        "k", (5, 3, 1), (128, 1, 1), 0, (("A", "float32*"), ("s", "int32"), ("n", "int32"), ("t", "int32"))
+    )
+    (step,) = Launches((declared,)).built(BuiltLaunch(decided=decided)).steps
+    assert step.arguments == (("A", "float32*"), ("n", "int32"), ("hidden 0", NULL))
+
+
 def test_a_build_gets_the_global_memory_that_it_wants_for_each_block() -> None:
     decided = {"cluster": 2, "hidden_pointers": 2, "scratch_bytes": 384}
     own = Workspace("room", "float32", 10)
@@ -102,7 +111,7 @@ def test_of_clusters_a_grid_counts_those_that_are_resident() -> None:
     use = Resources(32, 0, 0, 0, 0, 0, 1)
     known = BuiltLaunch({}, {"cluster": 4, "threads": 512}, Residency(gpu_for("H200"), {"k": use}))
     (step,) = Launches((WAITING,)).built(known).steps
-    assert step.grid == (4 * 132, 1, 1)
+    assert step.grid == (4 * 29 * 4, 1, 1)  # four times what one block an SM allows
 
 
 @pytest.mark.parametrize(("told", "blocks"), [((), 29 * 4), (((2, 66), (4, 30)), 30 * 4)])

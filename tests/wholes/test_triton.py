@@ -72,6 +72,7 @@ class StandIn:
     def compile(self, request):
         source = restored(request)
         hidden = "".join(f", void* h{i}" for i in range(self.hidden))
+        absent = [place for place, (name, _) in enumerate(source.signature) if name in source.ones]
         text = CUDA.replace("HIDDEN", hidden).replace("CTAS", str(source.num_ctas)).replace("BLOCK", "256")
         made = toolchain("nvrtc").compile(CompileRequest(text, "kernel.cu", request.arch))
         decided = {
@@ -79,6 +80,7 @@ class StandIn:
             "dynamic_shared_bytes": 1024 // source.num_ctas,
             "cluster": source.num_ctas,
             "hidden_pointers": 2,
+            "absent_arguments": sum(1 << place for place in absent),
         }
         return replace(made, toolchain="triton", symbols={"add": "add"}, launch=decided)
 
@@ -118,6 +120,20 @@ def test_a_function_is_built_checked_and_executed(read, compiler, ctas):
     task = flow.emulation_task(context, variant)
     (step,) = task.launches.steps
     assert (step.grid, step.block) == ((4 * ctas, 1, 1), (64, 1, 1))
+    record = emulate(task, variant.ptx)
+    assert (record.fault, record.unsupported, record.failure) == ("", "", "")
+    assert record.verification.passed
+
+
+def test_a_stride_that_is_always_1_is_not_passed(read, compiler, tmp_path):
+    with_stride = FUNCTION.replace("x, n, BLOCK", "x, stride, n, BLOCK").replace(
+        "tl.load(x + at", "tl.load(x + at * stride"
+    )
+    (tmp_path / "k.py").write_text(with_stride)
+    context, variant, outcome = inspected(read(FILE.replace("n: int32}", "stride: int32 = 1, n: int32}")), compiler)
+    assert flow.argument_mistake(context, variant, outcome) is None
+    task = flow.emulation_task(context, variant)
+    assert [name for name, _ in task.launches.steps[0].arguments][:3] == ["out", "x", "n"]
     record = emulate(task, variant.ptx)
     assert (record.fault, record.unsupported, record.failure) == ("", "", "")
     assert record.verification.passed

@@ -150,6 +150,7 @@ class TritonTemplate(PlainTemplate):
         parameters: Mapping[str, Scalar],
         arguments: Iterable[tuple[str, str]],
         divisible: Sequence[str],
+        ones: Sequence[str] = (),
     ) -> CompileRequest:
         """Return what to compile.
 
@@ -158,6 +159,7 @@ class TritonTemplate(PlainTemplate):
             parameters: The variant's, the options of Triton's compiler among them.
             arguments: Name and type of every argument that a launch passes, in order.
             divisible: Those that are multiples of 16 in every launch.
+            ones: Integers that are 1 in every launch.
 
         Raises:
             UserError: Triton has no such type.
@@ -172,6 +174,7 @@ class TritonTemplate(PlainTemplate):
             signature=tuple(self._typed(name, kind) for name, kind in arguments),
             constants=tuple(constants),
             divisible=tuple(divisible),
+            ones=tuple(ones),
             **options,
         ).request(arch)
 

@@ -99,7 +99,8 @@ class Triton:
                 "threads": entry.directives.get("reqntid", (32 * source.num_warps,))[0],
                 "dynamic_shared_bytes": made["shared"],
                 "cluster": source.num_ctas,
-                "hidden_pointers": len(entry.parameters) - len(source.signature),
+                "hidden_pointers": len(entry.parameters) - len(source.signature) + len(made["absent"]),
+                **({"absent_arguments": sum(1 << place for place in made["absent"])} if made["absent"] else {}),
                 **({"scratch_bytes": made["scratch"]} if made["scratch"] else {}),
             },
         )
@@ -136,6 +137,7 @@ def _answer(python: Path, source: TritonSource, arch: str, folder: Path, command
         "signature": source.signature,
         "constants": source.constants,
         "divisible": source.divisible,
+        "ones": source.ones,
         "capability": int("".join(filter(str.isdigit, arch))),
         "num_warps": source.num_warps,
         "num_stages": source.num_stages,

@@ -18,12 +18,14 @@ _MARK = "# lab: "
 TYPES = {
     "bool": "i1",
     **{f"{sign}int{bits}": f"{letter}{bits}" for sign, letter in (("", "i"), ("u", "u")) for bits in (8, 16, 32, 64)},
+    "float8_e4m3fn": "fp8e4nv",
+    "float8_e5m2": "fp8e5",
     "float16": "fp16",
     "bfloat16": "bf16",
     "float32": "fp32",
     "float64": "fp64",
 }
-"""What Triton calls the types that NumPy names, and bfloat16. Complex numbers have no name there."""
+"""What Triton calls the types that NumPy names, bfloat16 and floats of eight bits. Complex numbers have none there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class TritonSource:
         signature: Name and Triton type of every argument that is passed at launch, in order: `("x", "*fp32")`.
         constants: Name and value of every argument that is a `tl.constexpr`.
         divisible: Arguments that are multiples of 16, which Triton makes use of: aligned pointers, for example.
+        ones: Integers that are 1 in every launch, which Triton takes for constants.
         num_warps: Warps of a block.
         num_stages: Stages of software pipelines.
         num_ctas: Blocks of a cluster.
@@ -48,6 +51,7 @@ class TritonSource:
     signature: tuple[tuple[str, str], ...]
     constants: tuple[tuple[str, Scalar | None], ...] = ()
     divisible: tuple[str, ...] = ()
+    ones: tuple[str, ...] = ()
     num_warps: int = 4
     num_stages: int = 3
     num_ctas: int = 1
@@ -59,6 +63,7 @@ class TritonSource:
             "signature": self.signature,
             "constants": self.constants,
             "divisible": self.divisible,
+            **({"ones": self.ones} if self.ones else {}),
             "num_warps": self.num_warps,
             "num_stages": self.num_stages,
             "num_ctas": self.num_ctas,
@@ -82,6 +87,7 @@ def restored(request: CompileRequest) -> TritonSource:
             signature=tuple((name, kind) for name, kind in facts["signature"]),
             constants=tuple((name, value) for name, value in facts["constants"]),
             divisible=tuple(facts["divisible"]),
+            ones=tuple(facts.get("ones", ())),
             num_warps=facts["num_warps"],
             num_stages=facts["num_stages"],
             num_ctas=facts["num_ctas"],

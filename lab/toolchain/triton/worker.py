@@ -6,6 +6,7 @@ file, which runs it.
 
 from __future__ import annotations
 
+import ast
 import base64
 import importlib.util
 import json
@@ -39,7 +40,7 @@ def compiled(asked: dict[str, Any]) -> dict[str, Any]:
     from triton.compiler import ASTSource  # noqa: PLC0415
     from triton.runtime.jit import JITFunction  # noqa: PLC0415
 
-    module = _imported(Path(asked["file"]))
+    module = imported(Path(asked["file"]), asked["function"])
     functions = {name: one for name, one in vars(module).items() if isinstance(_inner(one), JITFunction)}
     if asked["function"] not in functions:
         known = ", ".join(functions) or "none"
@@ -49,11 +50,19 @@ def compiled(asked: dict[str, Any]) -> dict[str, Any]:
     names = list(function.arg_names)
     if wrong := _differences(names, [one.name for one in function.params if one.is_constexpr], given, constants):
         return {"error": wrong, "log": ""}
+    general = {one.name for one in function.params if getattr(one, "do_not_specialize", False)}
+    unaligned = {one.name for one in function.params if getattr(one, "do_not_specialize_on_alignment", False)}
+    absent = [place for place, name in enumerate(given) if name in asked["ones"] and name not in general]
+    constants |= {name: 1 for place, name in enumerate(given) if place in absent}
     source = ASTSource(
         function,
-        signature={name: given.get(name, "constexpr") for name in names},
+        signature={name: "constexpr" if name in constants else given[name] for name in names},
         constexprs={(names.index(name),): value for name, value in constants.items()},
-        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in asked["divisible"]},
+        attrs={
+            (names.index(name),): [["tt.divisibility", 16]]
+            for name in asked["divisible"]
+            if name not in general | unaligned
+        },
     )
     options = {key: asked[key] for key in ("num_warps", "num_stages", "num_ctas")}
     _rename_before_assembling()
@@ -62,6 +71,7 @@ def compiled(asked: dict[str, Any]) -> dict[str, Any]:
         "ptx": without_machine(made.asm["ptx"]),
         "cubin": base64.b64encode(made.asm["cubin"]).decode(),
         "name": made.metadata.name,
+        "absent": absent,
         "shared": made.metadata.shared,
         "scratch": getattr(made.metadata, "global_scratch_size", 0),
     }
@@ -93,14 +103,38 @@ def _rename_before_assembling() -> None:
     subprocess.run = renaming  # type: ignore[assignment]
 
 
-def _imported(file: Path) -> Any:  # noqa: ANN401 - a module of the user's
+def imported(file: Path, function: str) -> Any:  # noqa: ANN401 - a module of the user's
+    """Import a file; where that fails, run its statements one by one and pass over those that fail.
+
+    A file that holds the program around its functions imports torch and asks for a device, which need not be here.
+
+    Args:
+        file: A Python file.
+        function: The name that the module must have; without it, the file's own error is raised.
+    """
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file.name} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[file.stem] = module  # Triton looks up the globals of a function there
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception:
+        _run_by_parts(module, file)
+        if not hasattr(module, function):
+            raise
     return module
+
+
+def _run_by_parts(module: Any, file: Path) -> None:  # noqa: ANN401 - a module of the user's
+    tree = ast.parse(file.read_bytes(), str(file))
+    futures = [one for one in tree.body if isinstance(one, ast.ImportFrom) and one.module == "__future__"]
+    for statement in tree.body:
+        part = ast.Module([*futures, statement] if statement not in futures else [statement], [])
+        try:
+            exec(compile(part, str(file), "exec", dont_inherit=True), vars(module))  # noqa: S102 - as an import does
+        except Exception as error:  # noqa: BLE001 - the user's file may raise anything
+            sys.stdout.write(f"{file.name}({statement.lineno}): passed over: {type(error).__name__}: {error}\n")
 
 
 def _inner(function: Any) -> Any:  # noqa: ANN401 - anything of the user's module

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import inspect
 import json
+
+import pytest
 
 from lab.toolchain.triton import worker
 
@@ -43,3 +46,30 @@ def test_arguments_are_compared():
 def test_names_of_files():
     ptx = '\t.file\t1 "/v/lib/site-packages/triton/a.py"\n.file 2 "/tmp.1/k.py", 3, 4\n\tret;\n'
     assert worker.without_machine(ptx) == '\t.file\t1 "/triton/a.py"\n.file 2 "/k.py", 3, 4\n\tret;\n'
+
+
+FILE = """from __future__ import annotations
+import no_such_package
+DEVICE = no_such_package.device()
+
+def wanted(x: int) -> int:
+    return x + SIZE
+
+def around(x: no_such_package.Tensor = DEVICE):
+    pass
+
+SIZE = 3
+"""
+
+
+def test_what_stands_around_a_function_may_fail(tmp_path, capsys):
+    file = tmp_path / "program.py"
+    file.write_text(FILE)
+    module = worker.imported(file, "wanted")
+    assert module.wanted(4) == 7
+    assert module.wanted.__annotations__ == {"x": "int", "return": "int"}
+    assert inspect.getsource(module.wanted).startswith("def wanted")
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[0] for line in printed] == ["program.py(2)", "program.py(3)", "program.py(8)"]
+    with pytest.raises(ModuleNotFoundError, match="no_such_package"):
+        worker.imported(file, "around")
