@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from lab.experiment.triton import is_triton, triton_kernel
 from lab.operators.base import Offered, Problem
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.elements import ELEMENT_TYPES
+from lab.operators.declared.mapped import MARK, PARTS
 from lab.operators.declared.specification import Argument, Direction, FillKind, parse, places
 from lab.operators.foreign import Described
 from lab.templates.front_matter import NO_VALUE, WorkspaceDeclaration
@@ -150,6 +151,8 @@ class BesideReading(Reading):
             self.refuse(f"two arguments are called {name}", path, accepted="different names")
         elif text in arrays:
             return self._array(name, text, arrays[text], path, structure)
+        elif (marked := MARK.search(text)) and text[: marked.start()].strip() in arrays and not structure:
+            return self._mapped(name, text, path, axes)
         elif typed is not None and typed[1] in ELEMENT_TYPES:
             return self._typed(name, text, path, structure, axes)
         elif self._is_scalar_alone(text):
@@ -170,6 +173,27 @@ class BesideReading(Reading):
         is_written = any(array in one.outputs for _, one in self.cases)
         self._bound.append(BoundArgument(name, Source.ARRAY, array, is_written))
         return Argument(name, dtype, Direction.OUT if is_written else Direction.IN, (), structure=structure)
+
+    def _mapped(self, name: str, text: str, path: Key, axes: Mapping[str, tuple[Scalar, ...]]) -> Argument | None:
+        """A tensor map of an array of the operator: `A as map[64, 64] of [m, k] strides [lda, 1]`."""
+        array, tail = (part.strip() for part in MARK.split(text, maxsplit=1))
+        tail = f"as map{tail}"
+        taken = self._array(name, array, self._arrays[array], path, "")
+        if not PARTS["of"].search(tail):
+            accepted = "as map[BOX] of [EXTENTS] strides [STRIDES], over the problem"
+            self.refuse("a map of an operator's array says its dimensions", path, found=tail, accepted=accepted)
+            return None
+        with self.noting():
+            try:
+                view = parse(name, f"float32[1] {tail}").view
+            except UserError as error:
+                raise error.placed(self.document.at(*path), dotted(path)) from None
+            if view is None or taken is None:
+                return None
+            for expression in view.expressions:
+                check_names(self, expression, path, {*self.fields, *axes}, "an argument")
+            return replace(taken, view=view)
+        return None
 
     def _typed(
         self, name: str, text: str, path: Key, structure: str, axes: Mapping[str, tuple[Scalar, ...]]
@@ -192,6 +216,9 @@ class BesideReading(Reading):
         return None
 
     def _buffer(self, one: Argument, text: str, path: Key) -> Argument | None:
+        if one.view is not None:
+            self.refuse("a scratch buffer has no tensor map", path, found=text, accepted=str(replace(one, view=None)))
+            return None
         zero = one.fill is not None and one.fill.kind is FillKind.ZEROS
         if not zero and not text.rstrip().endswith("]"):
             accepted = "TYPE[SHAPE] for a scratch buffer, which zeros may follow; data are the operator's"

@@ -25,8 +25,9 @@ from lab.isa.cuda.names import expected_macros, used_names
 from lab.isa.ptx.module import read_ptx
 from lab.isa.ptx.signature import entry_parameters
 from lab.operators.declared.declaration import Declaration
+from lab.operators.declared.mapped import MappedView
 from lab.operators.declared.specification import Argument
-from lab.templates.front_matter import FrontMatter, LaunchDeclaration, Parameter
+from lab.templates.front_matter import TENSOR_MAP, FrontMatter, LaunchDeclaration, Parameter, TensorMapDeclaration
 from lab.templates.launches import RESIDENT_BLOCKS
 from lab.templates.plain.entry import choose, expression
 from lab.templates.plain.template import PlainTemplate
@@ -278,6 +279,10 @@ def _declares(
 ) -> FrontMatter:
     """The declaration that a template with this source would have."""
     raw, types = reading.raw, _types_of(arguments)
+    names = {one.name: one.text for one in reading.bound}
+    maps = {
+        one.name: _map_of(one, one.view, names.get(one.name, one.name)) for one in arguments if one.view is not None
+    }
     parameters = {
         name: Parameter(type=type_of(values), default=values[0], help=f"a macro of {reading.source}")
         for name, values in axes.items()
@@ -297,7 +302,12 @@ def _declares(
             for i, one in enumerate(raw.launches)
         ]
         return FrontMatter(
-            summary=summary, operator="declared", launches=steps, parameters=parameters, workspace=workspace
+            summary=summary,
+            operator="declared",
+            launches=steps,
+            parameters=parameters,
+            workspace=workspace,
+            tensor_maps=maps,
         )
     return FrontMatter(
         summary=summary,
@@ -310,6 +320,21 @@ def _declares(
         carveout=raw.carveout,
         parameters=parameters,
         workspace=workspace,
+        tensor_maps=maps,
+    )
+
+
+def _map_of(argument: Argument, view: MappedView, array: str) -> TensorMapDeclaration:
+    """The declaration of a tensor map of an array, the contiguous dimension first."""
+    extents, strides = view.sides(argument.shape or ())
+    return TensorMapDeclaration(
+        of=array,
+        type=argument.dtype,
+        extents=list(extents),
+        leading=strides[0] if strides else 0,
+        box=list(view.box[::-1]),
+        swizzle=view.swizzle,
+        outer=list(strides[1:]),
     )
 
 
@@ -317,9 +342,15 @@ def _types_of(arguments: Iterable[Argument]) -> dict[str, str]:
     """The types of what a kernel takes; the members of a structure are one."""
     types = dict[str, str]()
     for structure, group in itertools.groupby(arguments, key=lambda one: one.structure):
-        members = [(one.name, f"{one.dtype}*" if one.is_array else one.dtype) for one in group]
+        members = [(one.name, _type_of(one)) for one in group]
         types |= {structure: structure_of(members)} if structure else dict(members)
     return types
+
+
+def _type_of(argument: Argument) -> str:
+    if argument.view is not None:
+        return TENSOR_MAP
+    return f"{argument.dtype}*" if argument.is_array else argument.dtype
 
 
 def _mentioned(entries: Mapping[Key, str]) -> Iterable[str]:

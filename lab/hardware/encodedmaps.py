@@ -62,25 +62,26 @@ class EncodedMap:
         return tuple((ctypes.c_uint64 * (BYTES // 8)).from_address(self.address))
 
     def encode(self, function: EncodeTiled, one: TensorMap, address: int) -> int:
-        """Have the driver encode a map of a matrix at an address.
+        """Have the driver encode a map of a tensor at an address.
 
         Args:
             function: The driver's.
             one: The map; its element type is one of `DATA_TYPES`.
-            address: Device address of the matrix.
+            address: Device address of the tensor.
 
         Returns:
             The driver's status; 0 is success.
         """
+        rank = len(one.extents)
         return function(
             ctypes.c_void_p(self.address),
             ctypes.c_int(DATA_TYPES[one.dtype]),
-            ctypes.c_uint32(len(one.extents)),
+            ctypes.c_uint32(rank),
             ctypes.c_void_p(address),
-            (ctypes.c_uint64 * 2)(*one.extents),
-            (ctypes.c_uint64 * 1)(one.leading * ELEMENT_BYTES[one.dtype]),
-            (ctypes.c_uint32 * 2)(*one.box),
-            (ctypes.c_uint32 * 2)(1, 1),
+            (ctypes.c_uint64 * rank)(*one.extents),
+            (ctypes.c_uint64 * max(1, rank - 1))(*(stride * ELEMENT_BYTES[one.dtype] for stride in one.strides)),
+            (ctypes.c_uint32 * rank)(*one.box),
+            (ctypes.c_uint32 * rank)(*[1] * rank),
             ctypes.c_int(_NONE),
             ctypes.c_int(SWIZZLES.index(one.swizzle)),
             *(ctypes.c_int(_NONE) for _ in range(2)),

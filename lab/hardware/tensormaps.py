@@ -1,7 +1,7 @@
-"""Tensor maps: descriptions of matrices in global memory for bulk tensor copies (TMA).
+"""Tensor maps: descriptions of tensors in global memory for bulk tensor copies (TMA).
 
 A kernel receives a map by value, as a `CUtensorMap` that the host encodes. A copy names coordinates in it, and a box of
-fixed size arrives in shared memory, with zeros for elements outside the matrix. Limits are those of
+fixed size arrives in shared memory, with zeros for elements outside the tensor. Limits are those of
 `cuTensorMapEncodeTiled` (CUDA driver API, tensor map object management) for maps without interleaving.
 """
 
@@ -17,10 +17,13 @@ ALIGNMENT = 64
 """Alignment in bytes of a `CUtensorMap`, and so of the kernel parameter."""
 
 ADDRESS_ALIGNMENT = 16
-"""Bytes. The matrix's first byte, the distance of columns, and the box along the contiguous direction are multiples."""
+"""Bytes. The first byte, the strides, and the box along the contiguous direction are multiples."""
 
 SWIZZLES = (0, 32, 64, 128)
 """Bytes of the spans that can be swizzled, by the number of the driver's mode."""
+
+MOST_RANK = 5
+"""Dimensions of a tensor map."""
 
 _MOST_EXTENT = 2**32
 _MOST_STRIDE = 2**40 - 1
@@ -30,25 +33,32 @@ MOST_BOX = 256
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
-    """A matrix and the box that one copy fetches from it. Sizes are in elements, the contiguous direction first.
+    """A tensor and the box that one copy moves. Sizes are in elements, the contiguous direction first.
 
     Attributes:
         name: Name of the kernel's argument.
         of: Name of the array or workspace buffer.
         dtype: NumPy's name of its element type.
-        extents: Size of the matrix.
-        leading: Elements from one column to the next.
-        box: Size of the box that one copy fetches.
+        extents: Size of the tensor, one to five numbers.
+        leading: Elements from one column to the next; of no meaning for a vector.
+        box: Size of the box that one copy moves, as many numbers.
         swizzle: Bytes of the span in shared memory within which pieces of 16 bytes are swizzled; 0 for none.
+        outer: Elements from one index to the next along the third dimension and those after it.
     """
 
     name: str
     of: str
     dtype: str
-    extents: tuple[int, int]
+    extents: tuple[int, ...]
     leading: int
-    box: tuple[int, int]
+    box: tuple[int, ...]
     swizzle: int = 0
+    outer: tuple[int, ...] = ()
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Return the elements from one index to the next along every dimension but the contiguous one."""
+        return (self.leading, *self.outer)[: len(self.extents) - 1]
 
     def refused(self, element_bytes: int) -> tuple[str, object, str] | None:
         """Return the first field that the driver refuses, with its value and what is accepted; None if it accepts all.
@@ -56,21 +66,25 @@ class TensorMap:
         Args:
             element_bytes: Bytes of an element.
         """
+        if not 1 <= len(self.extents) <= MOST_RANK:
+            return "extents", self.extents, f"1 to {MOST_RANK} dimensions"
         for extent in self.extents:
             if not 1 <= extent <= _MOST_EXTENT:
                 return "extents", extent, f"1 to {_MOST_EXTENT}"
-        stride = self.leading * element_bytes
-        if stride % ADDRESS_ALIGNMENT or not 1 <= stride <= _MOST_STRIDE:
-            step = ADDRESS_ALIGNMENT // element_bytes
-            return (
-                "leading",
-                self.leading,
-                f"a multiple of {step}: columns begin at multiples of {ADDRESS_ALIGNMENT} bytes",
-            )
+        if len(self.strides) != len(self.extents) - 1:
+            return "outer", self.outer, f"{len(self.extents) - 2} numbers, one for each dimension behind the second"
+        for place, elements in enumerate(self.strides):
+            stride = elements * element_bytes
+            if stride % ADDRESS_ALIGNMENT or not 1 <= stride <= _MOST_STRIDE:
+                step, what = ADDRESS_ALIGNMENT // element_bytes, "slices" if place else "columns"
+                accepted = f"a multiple of {step}: {what} begin at multiples of {ADDRESS_ALIGNMENT} bytes"
+                return "outer" if place else "leading", elements, accepted
         return self._refused_box(element_bytes)
 
     def _refused_box(self, element_bytes: int) -> tuple[str, object, str] | None:
         """Return what is wrong with the box, as `refused` does."""
+        if len(self.box) != len(self.extents):
+            return "box", self.box, f"{len(self.extents)} numbers, as many as the tensor has dimensions"
         for size in self.box:
             if not 1 <= size <= MOST_BOX:
                 return "box", size, f"1 to {MOST_BOX}"

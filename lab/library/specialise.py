@@ -34,6 +34,9 @@ from lab.templates.sequence import (
     xyz,
 )
 
+_MATRIX = 2
+"""Dimensions of a map that a library encodes."""
+
 _RUN_TIME = frozenset((*SIZES, *FACTORS))
 _OF_BATCHES = frozenset(BATCH_SIZES)
 """Names that a template's expressions may have as long as nothing of them is left for one product."""
@@ -132,11 +135,14 @@ class _Specialiser:
             for name, kind in one.arguments
             for word in scope.words(name, (*one.path, "arguments", name))
         )
-        return LibraryLaunch(one.entry, grid, block, shared, arguments, "" if when == "true" else when)
+        return LibraryLaunch(one.entry, grid, block, shared, arguments, "" if when == "true" else when, one.main)
 
     def tensor_map(self, name: str, scope: Scope) -> LibraryMap:
         """Specialise a tensor map, whose box no size may decide."""
         declares, path = self.template.declares.tensor_maps[name], ("tensor_maps", name)
+        if not len(declares.extents) == len(declares.box) == _MATRIX:
+            sides, accepted = (*path, "extents"), "maps of matrices, of two dimensions"
+            raise scope.error("a library encodes no such map", sides, found=declares.extents, accepted=accepted)
         first, second = (self(size, (*path, "extents", i)) for i, size in enumerate(declares.extents))
         rows, columns = (scope.size(size, (*path, "box", i), most=MOST_BOX) for i, size in enumerate(declares.box))
         return LibraryMap(

@@ -32,6 +32,7 @@ from lab.measured.timing import GpuDescription, Merit
 from lab.operators.base import Problem
 from lab.operators.builtin import suspect
 from lab.operators.checked import OperatorFault
+from lab.operators.declared.mapped import MappedView
 from lab.operators.declared.operator import Declared
 from lab.operators.declared.specification import Argument, Direction
 from lab.operators.foreign import Described, ForeignOperator
@@ -45,6 +46,7 @@ from lab.stages.emulate import EmulationTask, HalvedSize, ReferenceLaunch, Sampl
 from lab.stages.estimate import EstimateTask
 from lab.stages.executed import execution
 from lab.store.model import EmulationRecord, VariantRecord
+from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.instance import Instance
 from lab.templates.launches import BuiltLaunch, Launches
 from lab.templates.plain.arguments import PassedStructure, arguments_error, matching_kernel
@@ -153,7 +155,7 @@ def argument_mistake(
         mistake = arguments_error(
             entry,
             matching_kernel(template.kernels_named(given.entry), entry),
-            [_passed(name, kind, declared) for name, kind in given.arguments],
+            [_passed(name, kind, declared) for name, kind in variant.planned.known.passed(given.arguments)],
             name=given.entry,
             at=template.document.at("arguments"),
             by_name=template.declares.launches is None,
@@ -177,6 +179,9 @@ def _bound(template: PlainTemplate, launches: Launches) -> Iterator[tuple[str, A
     for name, kind in (argument for step in launches.steps for argument in step.arguments):
         for member, type_ in members_of(kind) if is_structure(kind) else ((name, kind),):
             direction = Direction.OUT if member in written else Direction.IN
+            if type_ == TENSOR_MAP:  # whose array and box are checked where it is declared
+                yield member, Argument(member, "uint8", direction, (), view=MappedView(()))
+                continue
             yield member, Argument(member, type_.removesuffix("*"), direction, () if type_.endswith("*") else None)
 
 

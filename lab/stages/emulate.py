@@ -551,4 +551,4 @@ class _Memory:
                 f"the tensor map {name} describes {found.dtype} elements, but {found.of} holds {buffer.array.dtype}"
             )
             raise UserError(message, key="tensor_maps")
-        return TensorMapArgument(buffer, found.extents, found.leading, found.box, found.swizzle)
+        return TensorMapArgument(buffer, found.extents, found.leading, found.box, found.swizzle, found.outer)

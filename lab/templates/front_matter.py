@@ -29,6 +29,7 @@ from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar, names_in
 from lab.base.files import is_below
 from lab.base.validation import Strict, validate
+from lab.hardware.tensormaps import MOST_RANK
 from lab.templates.mapping.text import parse
 from lab.templates.values import MappingFacts
 
@@ -147,14 +148,15 @@ class WorkspaceDeclaration(Strict):
 
 
 class TensorMapDeclaration(Strict):
-    """A matrix in global memory as bulk tensor copies see it; sizes in elements, the contiguous direction first."""
+    """A tensor in global memory as bulk tensor copies see it; sizes in elements, the contiguous direction first."""
 
     of: str
     type: str = "T"
-    extents: list[str | int] = Field(min_length=2, max_length=2)
+    extents: list[str | int] = Field(min_length=1, max_length=MOST_RANK)
     leading: str | int
-    box: list[str | int] = Field(min_length=2, max_length=2)
+    box: list[str | int] = Field(min_length=1, max_length=MOST_RANK)
     swizzle: str | int = 0
+    outer: list[str | int] = Field(default_factory=list, max_length=MOST_RANK - 2)
 
 
 class FrontMatter(Strict):

@@ -11,6 +11,7 @@ from lab.base.elements import ELEMENT_BYTES
 from lab.base.errors import Location
 from lab.base.expressions import Scalar, evaluate, names_in
 from lab.base.yamlfile import Key
+from lab.hardware.encodedmaps import DATA_TYPES
 from lab.hardware.tensormaps import SWIZZLES, TensorMap
 from lab.templates.front_matter import C_TYPES, NO_VALUE, TENSOR_MAP, Requirement, Template
 from lab.templates.launches import ConstantValue, Launches
@@ -214,26 +215,26 @@ class Instance:
         return Scope(self.all_names, sizes - self.names.keys(), at, str(self.problem.get("dtype", "")))
 
     def _tensor_map(self, name: str) -> TensorMap:
-        scope, path = self._scope, ("tensor_maps", name)
-        declares = self.template.declares.tensor_maps[name]
-        rows, columns = (
-            scope.size(x, (*path, "extents", i), most=_MOST_EXTENT) for i, x in enumerate(declares.extents)
-        )
-        box_rows, box_columns = (
-            scope.size(x, (*path, "box", i), most=_MOST_EXTENT) for i, x in enumerate(declares.box)
-        )
+        # what a plain kernel takes is said of its argument
+        path: Key = ("arguments" if isinstance(self.template, PlainTemplate) else "tensor_maps", name)
+        scope, declares = self._scope, self.template.declares.tensor_maps[name]
+
+        def sizes(field: str, expressions: Sequence[str | int]) -> tuple[int, ...]:
+            return tuple(scope.size(x, (*path, field, i), most=_MOST_EXTENT) for i, x in enumerate(expressions))
+
         of = scope.words(declares.of, (*path, "of"))
         made = TensorMap(
             name,
             of[0] if len(of) == 1 else declares.of,
             scope.typed(declares.type),
-            (rows, columns),
+            sizes("extents", declares.extents),
             scope.size(declares.leading, (*path, "leading"), most=_MOST_EXTENT),
-            (box_rows, box_columns),
+            sizes("box", declares.box),
             scope.size(declares.swizzle, (*path, "swizzle"), most=max(SWIZZLES)),
+            sizes("outer", declares.outer),
         )
-        if made.dtype not in ELEMENT_BYTES:
-            accepted = ", ".join(ELEMENT_BYTES)
+        if made.dtype not in DATA_TYPES:
+            accepted = ", ".join(DATA_TYPES)
             raise scope.error("unknown element type", (*path, "type"), found=made.dtype, accepted=accepted)
         refused = made.refused(ELEMENT_BYTES[made.dtype])
         if refused:

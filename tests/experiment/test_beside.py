@@ -13,8 +13,12 @@ from lab.experiment.beside import offered
 from lab.experiment.load import from_text
 from lab.experiment.space import expand
 from lab.experiment.variants import plan, toolchains
+from lab.hardware.tensormaps import TensorMap
 from lab.operators.base import Offered
 from lab.operators.gemm import Gemm
+from lab.runs import flow
+from lab.stages.build import build, build_task
+from lab.toolchain.select import toolchain
 from lab.toolchain.triton.compiler import Triton
 from lab.toolchain.triton.source import restored
 
@@ -162,6 +166,39 @@ def test_a_structure_and_a_scratch_buffer(read):
     assert (buffer.name, buffer.dtype, buffer.elements, buffer.zero) == ("a", "float32", 512 * 1025, True)
 
 
+MAPPED = """  - source: map.cu
+    arguments:
+      c: C
+      a_map: "A as map[64, TILE] of [k, m] strides [lda, 1] swizzle 128"
+    parameters: {TILE: 32}
+    grid: 1
+    block: 32
+"""
+
+
+def test_a_tensor_map_of_an_array_of_the_operator(read, tmp_path):
+    (tmp_path / "map.cu").write_text(
+        "#include <cuda.h>\n"
+        "__global__ void k(float *c, const __grid_constant__ CUtensorMap a_map) { c[0] = TILE + (size_t)&a_map; }"
+    )
+    experiment = read(HEAD + MAPPED)
+    [point] = expand(experiment).points
+    made = point.instance.launches
+    assert made.tensor_maps == (TensorMap("a_map", "A", "float32", (1024, 256), 1024, (32, 64), 128),)
+    assert made.steps[0].arguments == (("C", "float32*"), ("a_map", "tensor_map"))
+    [one] = planned(experiment, [toolchain("nvrtc")])
+    [outcome] = build([build_task(one)])
+    context = flow.FlowContext(experiment, None, emulate=False)
+    assert flow.argument_mistake(context, flow.inspect(context, one, outcome, None), outcome) is None
+    for old, new, part in (
+        (" of [k, m] strides [lda, 1]", "", "a map of an operator's array says its dimensions"),
+        ("lda, 1", "ldx, 1", "unknown name 'ldx' in an argument"),
+        ("A as", "float32[m, k] as", "a scratch buffer has no tensor map"),
+    ):
+        with pytest.raises(UserError, match=part):
+            read(HEAD + MAPPED.replace(old, new))
+
+
 def test_the_operator_of_a_file(read):
     text = HEAD.replace("gemm", "./axpy_operator.py:Axpy").replace("{m: 1024, n: 512, k: 256}", "{n: 1000, a: 2.0}")
     text = text.replace("{m: 64, n: 48, k: 33}", "{n: 67}")
@@ -272,4 +309,4 @@ def test_the_experiment_on_triton_has_every_kernel_at_every_size(root):
     )
     names = [kernel.name for kernel in experiment.kernels]
     points = {(point.kernel.name, point.problem.values["m"]) for point in expand(experiment).points}
-    assert points == {(name, m) for name in names for m in (2048, 4096, 8192)}
+    assert points == {(name, m) for name in names for m in (2048, 4096, 8192, 2560)}

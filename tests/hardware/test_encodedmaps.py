@@ -27,6 +27,18 @@ def test_the_driver_gets_what_the_map_says():
     assert made.words == (77, *(0,) * 15)
 
 
+def test_the_driver_gets_a_stride_for_every_dimension_but_the_first():
+    asked = []
+
+    def encode(_room, _dtype, rank, _address, extents, strides, box, steps, *_):
+        asked.append((rank.value, tuple(extents), tuple(strides), tuple(box), tuple(steps)))
+        return 0
+
+    cube = TensorMap("map", "A", "float32", (32, 50, 9), 288, (32, 8, 1), outer=(32,))
+    assert EncodedMap().encode(encode, cube, 16) == 0
+    assert asked == [(3, (32, 50, 9), (1152, 128), (32, 8, 1), (1, 1, 1))]
+
+
 def test_the_drivers_status_is_returned():
     assert EncodedMap().encode(lambda *_: 1, MAP, 16) == 1
 

@@ -75,3 +75,27 @@ def test_the_least_and_the_most_that_the_driver_takes() -> None:
     assert replace(MAP, leading=2**40).refused(1) is not None
     assert replace(MAP, leading=-16).refused(1) is not None
     assert replace(MAP, box=(16, 1)).refused(4) is None
+
+
+CUBE = TensorMap("a_map", "A", "float32", (32, 50, 9), 288, (32, 8, 1), outer=(32,))
+
+
+def test_a_map_of_more_or_fewer_dimensions() -> None:
+    assert CUBE.refused(4) is None
+    assert CUBE.strides == (288, 32)
+    assert TensorMap("a_map", "A", "float32", (100,), 0, (64,)).refused(4) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "accepted"),
+    [
+        ({"extents": (4,) * 6}, "extents", "1 to 5 dimensions"),
+        ({"outer": ()}, "outer", "1 numbers, one for each dimension behind the second"),
+        ({"outer": (30,)}, "outer", "a multiple of 4: slices begin at multiples of 16 bytes"),
+        ({"box": (32, 8)}, "box", "3 numbers, as many as the tensor has dimensions"),
+    ],
+)
+def test_dimensions_that_do_not_fit(changes: dict[str, object], field: str, accepted: str) -> None:
+    refused = replace(CUBE, **changes).refused(4)  # type: ignore[arg-type]  # the fields by name
+    assert refused is not None
+    assert (refused[0], refused[2]) == (field, accepted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from plain_files import FILES, write
 
+from lab.base.errors import UserError
 from lab.experiment.load import load
 from lab.experiment.space import expand
 from lab.experiment.variants import plan
@@ -18,8 +19,12 @@ from lab.toolchain.select import toolchain
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_with_host_code_is_an_experiment(name, tmp_path):
     experiment = load(write(name, tmp_path))
+    verified(experiment, 2)
+
+
+def verified(experiment, variants):
     points = expand(experiment).points
-    assert len(points) == 2
+    assert len(points) == variants
     both = plan(experiment, points, [toolchain("nvrtc")], ["sm_90"])
     for planned, outcome in zip(both, build([build_task(one) for one in both]), strict=True):
         assert "int main" not in planned.request.source
@@ -32,3 +37,70 @@ def test_a_file_with_host_code_is_an_experiment(name, tmp_path):
         assert (record.fault, record.unsupported) == ("", "")
         assert record.verification is not None
         assert record.verification.passed, record.verification
+
+
+MAPPED = """
+#include <cuda.h>
+__device__ unsigned at(const void *p) { return __cvta_generic_to_shared(p); }
+// doubles boxes of BOX rows and 32 columns; those of x by the dimensions (columns / 32, rows, 32)
+__global__ void twice(const __grid_constant__ CUtensorMap y, const __grid_constant__ CUtensorMap x) {
+    __shared__ alignas(128) float tile[BOX * 32];
+    __shared__ unsigned long long full;
+    const int column = blockIdx.x * 32, row = blockIdx.y * BOX;
+    if (threadIdx.x == 0) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at(&full)) : "memory");
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at(&full)), "r"(BOX * 128));
+        asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                     "[%0], [%1, {%2, %3, %4}], [%5];"
+                     ::"r"(at(tile)), "l"(&x), "r"(0), "r"(row), "r"(column / 32), "r"(at(&full)) : "memory");
+    }
+    __syncthreads();
+    asm volatile("{ .reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0; @!p bra again; }"
+                 ::"r"(at(&full)) : "memory");
+    for (int i = threadIdx.x; i < BOX * 32; i += 32) tile[i] *= 2;
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];"
+                     ::"l"(&y), "r"(column), "r"(row), "r"(at(tile)) : "memory");
+        asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory");
+    }
+}
+"""
+MAPPED_FILE = """source: twice.cu
+problem: {rows: 512, columns: 512}
+emulate: {rows: 21, columns: 96}
+arguments:
+  y: "out float32[rows, columns] as map[BOX, 32]"
+  x: "float32[rows, columns] as map[1, BOX, 32] of [columns // 32, rows, 32] strides [32, columns, 1]"
+parameters: {BOX: 8}
+grid: [columns // 32, "ceil_div(rows, BOX)"]
+block: 32
+reference: {y: 2 * x}
+archs: [sm_90]
+"""
+
+
+def test_a_kernel_takes_tensor_maps_of_its_arrays(tmp_path):
+    (tmp_path / "twice.cu").write_text(MAPPED)
+    (tmp_path / "twice.yaml").write_text(MAPPED_FILE)
+    verified(load(tmp_path / "twice.yaml"), 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        ("map[BOX, 32]", "map[BX, 32]", ("twice.yaml:5", "unknown name 'BX'", "BOX")),
+        ("map[BOX, 32]", "map[BOX, 300]", ("twice.yaml:5", "this tensor map cannot be made", "1 to 256")),
+        ("float32[rows, columns] as map[BOX", "float32[rows, 97] as map[BOX", ("twice.yaml:5", "a multiple of 4")),
+        ("out float32[rows, columns] as", "out complex64[rows, columns] as", ("twice.yaml:5", "complex64", "float16")),
+    ],
+)
+def test_a_map_that_cannot_be_made_is_named_with_its_line(tmp_path, old, new, parts):
+    (tmp_path / "twice.cu").write_text(MAPPED)
+    (tmp_path / "twice.yaml").write_text(MAPPED_FILE.replace(old, new))
+    with pytest.raises(UserError) as caught:
+        verified(load(tmp_path / "twice.yaml"), 1)
+    for part in parts:
+        assert part in str(caught.value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -270,17 +270,22 @@ class _Checking:
             )
             suggestion = did_you_mean(one.name, known)
             self._mistake(f"the scalar {one.name} has no value", *key, accepted=accepted, suggestion=suggestion)
+        if one.view is not None:  # what a launch passes is known before the scalars of a run are
+            self._names(one.view.expressions, known, *key)
         known |= frozenset(scalars) if one.is_array else frozenset()
         if one.fill is not None and one.fill.kind is FillKind.VALUES:
             self._expression(one.fill.operands[0], known, *key)
             texts = one.shape or ()
         else:
-            texts = one.expressions
-        for text in texts:
-            for name in sorted(names_in(text, at=Location("arguments"), key=".".join(key)) - known):
-                self._unknown(name, text, known, *key)
+            texts = replace(one, view=None).expressions
+        self._names(texts, known, *key)
         if one.fill is not None and one.fill.kind is FillKind.FILE:
             self._file(one.fill.operands[0], "an .npy file", *key)
+
+    def _names(self, texts: Iterable[str], known: Collection[str], *key: str) -> None:
+        for text in texts:
+            for name in sorted(names_in(text, at=Location("arguments"), key=".".join(key)) - frozenset(known)):
+                self._unknown(name, text, known, *key)
 
     def _unknown(self, name: str, text: str, known: Collection[str], *key: str) -> None:
         accepted = f"fields of the problem, parameters and scalars: {', '.join(sorted(known)) or 'there are none'}"

@@ -2,7 +2,8 @@
 
 The form is ``[in|out|inout] TYPE[SHAPE] [FILL]`` for an array, and ``TYPE [= EXPRESSION]`` for a scalar. A shape lists
 expressions, slowest dimension first, as NumPy and C do. A fill is one of `FILLS`, the name of an .npy file, or
-``= EXPRESSION``. A structure that is passed by value is a mapping from its members to such texts.
+``= EXPRESSION``. Behind these, `lab.operators.declared.mapped` reads that a kernel takes a tensor map of the array. A
+structure that is passed by value is a mapping from its members to such texts.
 """
 
 from __future__ import annotations
@@ -18,9 +19,14 @@ from lab.base.elements import C_NAMES
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import names_in
 from lab.operators.base import STORED_AS
+from lab.operators.declared import mapped
 from lab.operators.declared.elements import ELEMENT_TYPES, ElementKind, ElementType
+from lab.operators.declared.mapped import MappedView
 
-FORM: Final = "[in|out|inout] TYPE[SHAPE] [FILL] for an array, TYPE [= EXPRESSION] for a scalar"
+FORM: Final = (
+    "[in|out|inout] TYPE[SHAPE] [FILL] for an array, with as map[BOX] behind it for a tensor map, "
+    "TYPE [= EXPRESSION] for a scalar"
+)
 
 _MOST_DIMENSIONS = 8
 _MOST_CHARACTERS = 2000
@@ -109,6 +115,7 @@ class Argument:
         fill: What an array holds before the launch; None for scalars and for arrays that are only written.
         value: Expression of a scalar's value; None where it is the problem's or parameter's of that name.
         structure: The kernel's argument that it is a member of; empty where it is one by itself.
+        view: What the kernel takes in place of a pointer to the array: a tensor map of it; None for a pointer.
     """
 
     name: str
@@ -118,6 +125,7 @@ class Argument:
     fill: Fill | None = None
     value: str | None = None
     structure: str = ""
+    view: MappedView | None = None
 
     @property
     def element(self) -> ElementType:
@@ -143,6 +151,11 @@ class Argument:
         return self.shape is not None
 
     @property
+    def is_mapped(self) -> bool:
+        """Whether the kernel takes a tensor map of it."""
+        return self.view is not None
+
+    @property
     def is_written(self) -> bool:
         """Whether the kernel writes it."""
         return self.direction is not Direction.IN
@@ -152,7 +165,7 @@ class Argument:
         """Return every expression in it, which are over the problem and parameters."""
         fill = self.fill.operands if self.fill is not None and self.fill.kind is not FillKind.FILE else ()
         value = () if self.value is None else (self.value,)
-        return (*(self.shape or ()), *fill, *value)
+        return (*(self.shape or ()), *fill, *value, *(self.view.expressions if self.view is not None else ()))
 
     def __str__(self) -> str:
         """Return the canonical text, which `parse` reads back."""
@@ -160,7 +173,8 @@ class Argument:
             return self.dtype if self.value is None else f"{self.dtype} = {self.value}"
         direction = "" if self.direction is Direction.IN else f"{self.direction} "
         fill = "" if self.fill is None else f" {self.fill}"
-        return f"{direction}{self.dtype}[{', '.join(self.shape)}]{fill}"
+        view = "" if self.view is None else f" {self.view}"
+        return f"{direction}{self.dtype}[{', '.join(self.shape)}]{fill}{view}"
 
 
 def parse_all(
@@ -250,8 +264,11 @@ class _Reader:
             direction, self._at = Direction(directed[1]), directed.end()
         dtype = self._dtype()
         if self._text[self._at : self._at + 1] == "[":
-            shape = self._shape()
-            return Argument(self._name, dtype, direction, shape, self._fill(direction, dtype))
+            shape = self._list("the shape", "a dimension")
+            marked = mapped.MARK.search(self._text, self._at)
+            view = self._view(marked, shape) if marked else None
+            self._text = self._text[: marked.start()] if marked else self._text
+            return Argument(self._name, dtype, direction, shape, self._fill(direction, dtype), view=view)
         if direction is not Direction.IN:
             self.refuse(f"a scalar cannot be {direction}", f"an array: {direction} {dtype}[SHAPE]", at=0)
         if dtype in _UNPASSED:
@@ -281,23 +298,43 @@ class _Reader:
             self.refuse("a pointer has no shape", f"{word}[SHAPE], such as {word}[n] or {word}[m, n]")
         return word
 
-    def _shape(self) -> tuple[str, ...]:
+    def _list(self, what: str, part: str) -> tuple[str, ...]:
+        """Read a list in brackets, such as a shape."""
         opening = self._at
-        dimensions, begin, depth = [], opening + 1, 0
-        for i in range(opening, len(self._text)):
-            sign = self._text[i]
-            depth += (sign in _OPENING) - (sign in _CLOSING)
-            if (sign == "," and depth == 1) or depth == 0:
-                dimensions.append((begin, self._text[begin:i]))
-                begin = i + 1
-            if depth == 0:
-                break
-        if depth:
-            self.refuse("the shape has no closing ']'", "dimensions between [ and ]", at=opening)
-        self._at = begin
-        if len(dimensions) > _MOST_DIMENSIONS:
-            self.refuse(f"{len(dimensions)} dimensions", f"at most {_MOST_DIMENSIONS}", at=opening)
-        return tuple(self._expression(text, place, "a dimension") for place, text in dimensions)
+        found = mapped.bracketed(self._text, opening)
+        if found is None:
+            self.refuse(f"{what} has no closing ']'", "dimensions between [ and ]", at=opening)
+        parts, self._at = found
+        if len(parts) > _MOST_DIMENSIONS:
+            self.refuse(f"{len(parts)} dimensions", f"at most {_MOST_DIMENSIONS}", at=opening)
+        return tuple(self._expression(text, place, part) for place, text in parts)
+
+    def _view(self, marked: re.Match[str], shape: tuple[str, ...]) -> MappedView:
+        """Read what stands behind `as map`, and go back to where the contents would stand."""
+        start, self._at = self._at, marked.end()
+        if self._path != self._name:
+            self.refuse("a tensor map is no member of a structure", "an argument of its own", at=marked.start())
+        box = self._list("the box", "a size of the box")
+        sides = dict.fromkeys(mapped.PARTS, tuple[str, ...]())
+        for word, pattern in mapped.PARTS.items():
+            if found := pattern.match(self._text, self._at):
+                self._at = found.end()
+                sides[word] = self._list(f"what follows {word!r}", "a dimension")
+        extents, strides = sides["of"], sides["strides"]
+        if len(extents) != len(strides):
+            self.refuse(f"{len(extents)} extents and {len(strides)} strides", "of [EXTENTS] strides [STRIDES]")
+        if strides and strides[-1] != "1":
+            self.refuse("the last dimension of a tensor map is contiguous", "1 as the last of the strides")
+        if len(box) != len(extents or shape):
+            accepted = f"{len(extents or shape)} sizes, one for each dimension"
+            self.refuse(f"the box has {len(box)} dimensions", accepted, at=marked.end())
+        swizzle = "0"
+        if given := mapped.SWIZZLE.match(self._text, self._at):
+            swizzle, self._at = self._expression(given[1], given.start(1), "the swizzle"), given.end()
+        if rest := self._text[self._at :].strip():
+            self.refuse(f"unexpected {rest[:40]!r}", mapped.FORM)
+        self._at = start
+        return MappedView(box, extents, strides, swizzle)
 
     def _expression(self, text: str, place: int, what: str) -> str:
         if not text.strip():

@@ -14,11 +14,14 @@ from typing import Protocol
 
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.structures import offsets
+from lab.hardware.tensormaps import ALIGNMENT, BYTES
 from lab.isa.cuda.kernels import SourceKernel, SourceParameter
 from lab.isa.ptx.signature import EntryParameter
 
 _POINTER_BYTES = 8
 _HINT = "; a structure is a mapping of its members, {data: float32[n], rows: int32}"
+_MAP = "CUtensorMap"
+_MAP_HINT = "; a tensor map is written behind the array, float16[m, k] as map[64, 64] swizzle 128"
 _KIND = re.compile(r"(bool|u?int|float|bfloat|complex)(\d*)")
 
 
@@ -30,6 +33,7 @@ class PassedArgument(Protocol):
         dtype: NumPy's name of its element type, or `bfloat16`.
         is_array: It is an array, passed as a pointer; else a scalar.
         is_written: The kernel writes it (`out`, `inout`).
+        is_mapped: It is passed as a tensor map, not as a pointer.
     """
 
     @property
@@ -46,6 +50,10 @@ class PassedArgument(Protocol):
 
     @property
     def is_written(self) -> bool:
+        """See the class."""
+
+    @property
+    def is_mapped(self) -> bool:
         """See the class."""
 
 
@@ -92,7 +100,8 @@ def check_arguments(
         if isinstance(argument, PassedStructure):
             why = misnamed or _structure(parameter, written, argument)
         else:
-            why = misnamed or _form(parameter, written, argument) or _type(written, argument)
+            form = _mapped if argument.is_mapped else _form
+            why = misnamed or form(parameter, written, argument) or _type(written, argument)
         if why:
             mistakes.append(f"{head} {why}")
     return mistakes
@@ -191,6 +200,7 @@ def _form(parameter: EntryParameter, written: SourceParameter | None, argument: 
             what = "is an array here, but the kernel takes a value"
             is_structure = written is not None and (written.lanes > 1 or written.dtype is None)
             hint = _HINT if is_structure else ""
+            hint = _MAP_HINT if written is not None and _MAP in written.c_type else hint
             return f"{what} ({_shown(parameter, written)}){hint}"
         return None
     if known and is_pointer:
@@ -211,6 +221,16 @@ def _form(parameter: EntryParameter, written: SourceParameter | None, argument: 
     return None
 
 
+def _mapped(parameter: EntryParameter, written: SourceParameter | None, _: PassedArgument) -> str | None:
+    """Compare a parameter with a tensor map, which is passed by value."""
+    if parameter.is_array and parameter.bytes == BYTES and parameter.align % ALIGNMENT == 0:
+        return None
+    return (
+        f"is a tensor map here, but the kernel takes {_shown(parameter, written)}; a map is passed by value, "
+        f"as {BYTES} bytes aligned to {ALIGNMENT}: const __grid_constant__ {_MAP}"
+    )
+
+
 def _structure(parameter: EntryParameter, written: SourceParameter | None, structure: PassedStructure) -> str | None:
     """Compare the layout of a structure: its size and its alignment."""
     if (written and written.is_pointer) or parameter.is_marked_pointer:
@@ -228,14 +248,17 @@ def _structure(parameter: EntryParameter, written: SourceParameter | None, struc
 
 def _type(written: SourceParameter | None, argument: PassedArgument) -> str | None:
     """Compare element types, as far as the source tells."""
-    if written is None:
+    if written is None or argument.is_mapped:
         return None
     if argument.is_array and argument.is_written and written.is_const and written.pointer == 1:
         return f"is written according to the experiment, but the kernel takes {written.c_type}, which it cannot write"
     if written.dtype is None or _same(written.dtype, written.lanes, argument.dtype):
         return None
-    elements = "has elements of type" if argument.is_array else "is"
-    return f"{elements} {argument.dtype} here, but the kernel takes {written.c_type}"
+    if not argument.is_array:
+        return f"is {argument.dtype} here, but the kernel takes {written.c_type}"
+    return (
+        f"has elements of type {argument.dtype} here, but the kernel takes {written.c_type}; write {written.dtype}[…]"
+    )
 
 
 def _same(theirs: str, lanes: int, ours: str) -> bool:
@@ -266,4 +289,5 @@ def _declared(argument: PassedArgument | PassedStructure) -> str:
     if isinstance(argument, PassedStructure):
         return f"{argument.name}: {{{', '.join(map(_declared, argument.members))}}}"
     direction = "written " if argument.is_written else ""
-    return f"{argument.name}: {direction}{argument.dtype}{'[…]' if argument.is_array else ''}"
+    form = " as map[…]" if argument.is_mapped else ""
+    return f"{argument.name}: {direction}{argument.dtype}{'[…]' if argument.is_array else ''}{form}"

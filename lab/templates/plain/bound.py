@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from lab.base.structures import is_structure, members_of, structure_of
+from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.launches import Launch
 
 
@@ -53,4 +54,4 @@ def passed(step: Launch, bound: Iterable[BoundArgument]) -> Launch:
 def _passed(name: str, kind: str, names: Mapping[str, str]) -> tuple[str, str]:
     if is_structure(kind):
         return name, structure_of((names.get(member, member), type_) for member, type_ in members_of(kind))
-    return names.get(name, name), kind
+    return (name if kind == TENSOR_MAP else names.get(name, name)), kind  # a map says itself what it is of

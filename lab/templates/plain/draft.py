@@ -84,7 +84,8 @@ def _facts(text: str, kernel: SourceKernel) -> _Facts:
     members = _all_members(text, kernel)
     values = [one for one in (*kernel.parameters, *chain(*members.values())) if not one.is_pointer]
     integers = [one.name for one in values if one.dtype in _INTEGERS and one.name and one.lanes == 1]
-    sizes = [name for name in integers if not re.search(r"seed|iter|step|offset|stride|flag|mode", name, re.IGNORECASE)]
+    other = r"seed|iter|step|offset|stride|flag|mode|alpha|beta|scale"
+    sizes = [name for name in integers if not re.search(other, name, re.IGNORECASE)]
     if not _block_names(parameters, kernel) and "blockDim" in body:
         parameters["threads"] = _THREADS
     return _Facts(kernel, body, macros, types, parameters, tuple(sizes) or ("n",), members)
@@ -171,6 +172,11 @@ def _arguments(parameter: SourceParameter, place: int, facts: _Facts) -> list[_L
 
 def _argument(parameter: SourceParameter, place: int, facts: _Facts) -> _Line:
     name = parameter.name or f"argument_{place + 1}"
+    if not parameter.is_pointer and re.search(r"\bCUtensorMap\b", parameter.c_type):
+        shape, _ = _shape(parameter, facts)
+        box = ", ".join(["64"] * (shape.count(",") + 1))
+        check = "the array that the map describes, the box of a copy and its swizzle; is it written?"
+        return _Line(f'  {name}: "float16[{shape}] as map[{box}] swizzle 128"', check)
     dtype, check = _dtype(parameter, facts)
     if not parameter.is_pointer:
         if name in facts.sizes or name in facts.parameters:
@@ -203,6 +209,8 @@ def _shape(parameter: SourceParameter, facts: _Facts) -> tuple[str, bool]:
     sizes = facts.sizes
     lanes = [str(parameter.lanes)] if parameter.lanes > 1 else []
     by_letter = {name.lower(): name for name in sizes}
+    if len(sizes) == len("mnk") and not {"m", "n", "k"} <= set(by_letter):  # m_ld, M_GLOBAL
+        by_letter = {re.sub(r"^(num|dim|size)_?", "", name.lower())[:1]: name for name in sizes}
     if {"m", "n", "k"} <= set(by_letter):
         m, n, k = (by_letter[letter] for letter in "mnk")
         matrices = {"a": [m, k], "b": [k, n], "c": [m, n], "d": [m, n]}

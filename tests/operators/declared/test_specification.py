@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from lab.base.errors import Location, UserError
 from lab.operators.declared.elements import ELEMENT_TYPES
+from lab.operators.declared.mapped import MappedView
 from lab.operators.declared.specification import Argument, Direction, Fill, FillKind, parse, parse_all
 
 
@@ -46,6 +47,30 @@ from lab.operators.declared.specification import Argument, Direction, Fill, Fill
         ("int32", Argument("a", "int32")),
         (" int32 = 3 * m ", Argument("a", "int32", value="3 * m")),
         ("float32=alpha", Argument("a", "float32", value="alpha")),
+        (
+            "float16[m, k] ones as map[64, 2 * box] swizzle 128",
+            Argument(
+                "a",
+                "float16",
+                shape=("m", "k"),
+                fill=Fill(FillKind.ONES),
+                view=MappedView(("64", "2 * box"), (), (), "128"),
+            ),
+        ),
+        (
+            "out int8[n] as map [64]",
+            Argument("a", "int8", Direction.OUT, ("n",), view=MappedView(("64",))),
+        ),
+        (
+            "float32[m, k] as map[1, rows, 32] of [k // 32, m, 32] strides [32, k, 1]",
+            Argument(
+                "a",
+                "float32",
+                shape=("m", "k"),
+                fill=Fill(FillKind.NORMAL),
+                view=MappedView(("1", "rows", "32"), ("k // 32", "m", "32"), ("32", "k", "1")),
+            ),
+        ),
         ("in bool[4] ones", Argument("a", "bool", shape=("4",), fill=Fill(FillKind.ONES))),
     ],
 )
@@ -76,6 +101,12 @@ def test_a_text_and_its_argument(text, argument):
         ("int32 =", "the value is missing (column 8)", "expression"),
         ("int32[n] =", "the value is missing", "expression"),
         ("float32[" + ",".join("n" * 9) + "]", "9 dimensions (column 8)", "at most 8"),
+        ("float32[n] as map[n", "the box has no closing ']' (column 18)", "between"),
+        ("float32[m, n] as map[32]", "the box has 1 dimensions (column 21)", "2 sizes"),
+        ("float32[n] as map[8] swizzle", "unexpected 'swizzle' (column 21)", "swizzle 32|64|128"),
+        ("float32[n] as map[8, 8] of [n, 8]", "2 extents and 0 strides", "strides [STRIDES]"),
+        ("float32[n] as map[8, 8] of [n, 8] strides [8, 2]", "the last dimension of a tensor map is contiguous", "1"),
+        ("float32[n] as map", "unknown contents 'as'", "normal"),
         (3, "wrong type", "text"),
         ("float32[n]" + " " * 3000, "the text has 3010 characters", "at most"),
     ],

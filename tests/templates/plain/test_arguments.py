@@ -19,6 +19,7 @@ class Passed:
     dtype: str
     is_array: bool = False
     is_written: bool = False
+    is_mapped: bool = False
 
 
 def array(name, dtype, *, written=False):
@@ -209,3 +210,26 @@ def test_both_lists_show_a_structure():
     entry, kernel = compiled("float2 s")
     text = compared(entry, kernel, [PassedStructure("s", (Passed("u", "float32"), array("x", "int8")))])
     assert text.splitlines()[1] == "     1  float2 s          s: {u: float32, x: int8[…]}"
+
+
+MAPS = "typedef struct { alignas(64) unsigned long long opaque[16]; } CUtensorMap;"
+
+
+def test_a_tensor_map_is_passed_by_value():
+    source = f'{MAPS} extern "C" __global__ void k(const __grid_constant__ CUtensorMap a, float *b) {{ }}'
+    build = toolchain("nvrtc").compile(CompileRequest(source, "k.cu", "sm_90"))
+    [kernel], entry = read_kernels(source), entry_parameters(read_ptx(build.ptx).kernels[0])
+    right = (Passed("a", "float16", is_array=True, is_mapped=True), array("b", "float32"))
+    assert check_arguments(entry, kernel, right) == []
+    assert check_arguments(entry, None, right) == []
+    [mistake] = check_arguments(entry, kernel, (array("a", "float16"), right[1]))
+    assert "float16[m, k] as map[64, 64] swizzle 128" in mistake
+    [mistake] = check_arguments(entry, kernel, (right[0], Passed("b", "float32", is_array=True, is_mapped=True)))
+    assert mistake.startswith("argument 2, b, is a tensor map here, but the kernel takes float * b; a map is passed by")
+    assert "a: float16[…] as map[…]" in compared(entry, kernel, right)
+
+
+def test_the_type_to_write_is_named():
+    entry, kernel = compiled("__half *x")
+    [mistake] = check_arguments(entry, kernel, (array("x", "uint16"),))
+    assert mistake.endswith("the kernel takes __half *; write float16[…]")

@@ -76,6 +76,23 @@ def test_arguments(signature, body, written):
     assert argument(signature, body) == written
 
 
+def test_a_tensor_map_describes_an_array_that_the_user_knows():
+    value, made = drafted("__global__ void k(const __grid_constant__ CUtensorMap a_map, int m, int n, int k) { }")
+    assert value["arguments"]["a_map"] == "float16[m, k] as map[64, 64] swizzle 128"
+    assert "TODO: the array that the map describes" in made
+
+
+@pytest.mark.parametrize("sizes", [("M_GLOBAL", "N_GLOBAL", "K_GLOBAL"), ("num_m", "num_n", "num_k"), ("m", "n", "k")])
+def test_the_sides_of_a_product_are_told_by_their_letters(sizes):
+    m, n, k = sizes
+    signature = f"half *c, const half *a, const half *b, int {m}, int {n}, int {k}, int alpha"
+    value, _ = drafted(f"__global__ void k({signature}) {{ c[0] = a[0] * b[0]; }}")
+    shapes = [value["arguments"][name] for name in "abc"]
+    assert shapes == [f"float16[{m}, {k}]", f"float16[{k}, {n}]", f"out float16[{m}, {n}]"]
+    assert value["problem"] == {m: 4096, n: 4096, k: 4096}
+    assert value["arguments"]["alpha"] == "int32 = 1"
+
+
 def test_a_structure_by_value_has_its_members():
     value, _ = drafted(
         "struct View { float *data; int n, pitch[2]; };\n__global__ void k(View v, float2 f, View w) {\n"

@@ -68,6 +68,26 @@ def compiled(source, arch):
     return toolchain("nvrtc").compile(CompileRequest(source, "k.cu", arch)).cubin
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _disassembled_once():
+    """nvdisasm says the same of the same image each time, and takes half a second to start.
+
+    What it was asked is what these tests look at (`calls`); several of them ask again what it says of `two`.
+    """
+    run = disassembler._run
+    known = dict[tuple[object, ...], object]()
+
+    def once(tool, options, image):
+        key = tool, tuple(options), bytes(image)
+        if key not in known:
+            known[key] = run(tool, options, image)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(disassembler, "_run", once)
+        yield
+
+
 SETS = [
     *(pytest.param((arch, turn), id=f"{arch}-a third") for turn, arch in enumerate(ARCHS)),
     *(pytest.param((arch, None), id=f"{arch}-all", marks=pytest.mark.thorough) for arch in ARCHS),
