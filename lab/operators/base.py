@@ -269,7 +269,8 @@ class Operator(ABC, Generic[P]):
         Returns:
             Expected values and a tolerance, where `verify` finds ``max |output - values| / scale`` in float64. `values`
             and `scale` are 1-D, one element for each of the buffer's; `scale` is NaN where the buffer must keep its
-            NaN. Of complex elements each part is one, the real one first. None where `verify` compares in another way.
+            NaN, or of integers its bytes of `POISON_BYTE`. Of complex elements each part is one, the real one first.
+            An output of uint16 holds bits of bfloat16. None where `verify` compares in another way.
         """
         return None
 

@@ -23,10 +23,14 @@ def from_float32(values: NDArray[np.float32]) -> NDArray[np.uint16]:
     """
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     # Adding half of the last kept place, less one where that place is even, carries exactly when the value rounds up.
-    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    rounded = bits >> np.uint32(16)
+    rounded &= np.uint32(1)
+    rounded += np.uint32(0x7FFF)
+    rounded += bits
+    rounded >>= np.uint32(16)
     return np.where(np.isnan(values), np.uint16(BF16_NAN), rounded.astype(np.uint16))
 
 
 def to_float32(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
-    """Return the values, exactly, as float32 of the same shape."""
-    return (np.ascontiguousarray(bits).astype(np.uint32) << np.uint32(16)).view(np.float32)
+    """Return the values, exactly, as float32 of the same shape and order."""
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)

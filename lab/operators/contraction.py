@@ -32,7 +32,7 @@ from lab.base.errors import UserError, did_you_mean
 from lab.base.expressions import Scalar
 from lab.measured.timing import Merit
 from lab.operators import einsum
-from lab.operators.base import MOST_ELEMENTS, STORED_AS, Array, Expected, Extent, Inputs, Operator, Problem
+from lab.operators.base import MOST_ELEMENTS, Array, Expected, Extent, Inputs, Operator, Problem
 from lab.operators.einsum import MOST_DIMENSIONS, Einsum
 from lab.operators.factors import check_imaginary, imaginary_default
 from lab.operators.matrices import bound_of_half_sums, tolerance_of_sums, worst_element
@@ -258,10 +258,8 @@ class Contraction(Operator[ContractionProblem]):
 
     def elementwise(
         self, problem: ContractionProblem, reference: Mapping[str, Expected]
-    ) -> tuple[Mapping[str, Expected], float] | None:
-        """Lay C out in memory order: its first index varies fastest. None for bfloat16, held as bits."""
-        if problem.dtype in STORED_AS:
-            return None
+    ) -> tuple[Mapping[str, Expected], float]:
+        """Lay C out in memory order: its first index varies fastest."""
         expected = reference["C"]
         flat = Expected(expected.values.reshape(-1, order="F"), expected.scale.reshape(-1, order="F"))
         return {"C": flat}, _tolerance(problem)

@@ -23,8 +23,13 @@ def matrix(array: NDArray[Element], rows: int, columns: int, leading: int) -> ND
 
 
 def laid_out(values: Floats, leading: int) -> Floats:
-    """Copy a rows x columns matrix to a column-major buffer, 1-D, with NaN between its columns."""
+    """Lay a rows x columns matrix into a column-major buffer, 1-D, with NaN between its columns.
+
+    A matrix that lies so already is not copied.
+    """
     rows, columns = values.shape
+    if rows == leading and values.flags.f_contiguous:
+        return values.reshape(-1, order="F")
     whole = np.full((columns, leading), np.nan)
     whole[:, :rows] = values.T
     return whole.reshape(-1)

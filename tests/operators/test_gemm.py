@@ -355,7 +355,6 @@ def test_eight_bits_have_a_scale_for_each_operand_and_a_wider_result():
     }  # fmt: skip
     assert GEMM.bytes_moved(p) == 7 * 3 + 3 * 5 + 2 * 7 * 5
     assert GEMM.fma_dtype(p) == GEMM.fma_dtype(problem(dtype="int8")) == np.float32
-    assert GEMM.elementwise(problem(dtype="int8"), {}) is None
 
 
 def test_a_precision_belongs_to_float32_and_other_problems_keep_their_identity():

@@ -15,9 +15,8 @@ import numpy as np
 import pycuda.driver as cuda
 from numpy.typing import NDArray
 
-from lab.base.elements import PARTS
 from lab.base.errors import LabError
-from lab.operators.base import Expected, Inputs
+from lab.operators.base import STORED_AS, Expected, Inputs
 from lab.operators.stored import parts
 from lab.toolchain.own import compiled
 
@@ -25,8 +24,10 @@ _THREADS: Final = 256
 _BLOCKS: Final = 2048
 """Enough of both to fill any GPU; each thread takes every 524288th element."""
 
-_TYPES: Final = ("float16", "float32", "float64", *PARTS)
-"""Complex numbers are compared as their parts, which `lab.operators.base.Operator.elementwise` lays out like them."""
+_KERNELS: Final = {name: f"compare_{name}" for name in ("float16", "float32", "float64", "int32")} | {
+    STORED_AS["bfloat16"]: "compare_bfloat16"
+}
+"""The kernel for each type of a host array, whose meaning `lab.operators.base.Operator.elementwise` states."""
 
 LargestError = Callable[[Mapping[str, int]], float]
 """From the outputs' device addresses to the largest error."""
@@ -66,15 +67,15 @@ class Comparer:
         Returns:
             A function that compares; None if there is no kernel for an element type.
         """
-        if any(f"{array.dtype}" not in _TYPES for array in outputs.values()):
-            return None
         outputs = {name: parts(array) for name, array in outputs.items()}
+        if any(array.dtype.name not in _KERNELS for array in outputs.values()):
+            return None
         sides = {
             name: _ExpectedOnDevice(
                 cuda.to_device(np.ascontiguousarray(expected[name].values, np.float64)),
                 cuda.to_device(np.ascontiguousarray(expected[name].scale, np.float64)),
                 array.size,
-                self._module.get_function(f"compare_{array.dtype}"),
+                self._module.get_function(_KERNELS[array.dtype.name]),
             )
             for name, array in outputs.items()
             if array.size

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 import numpy as np
 from pydantic import ConfigDict
@@ -29,6 +29,9 @@ from lab.operators.declared.metrics import Metric, MetricKind
 from lab.operators.declared.specification import Direction
 from lab.operators.declared.tolerance import Tolerance
 from lab.operators.declared.tracked import Rules, Tracked
+
+_COMPARED: Final = ("float16", "bfloat16", "float32", "float64")
+"""Element types that the device compares as `compare` does."""
 
 
 class DeclaredProblem(Problem):
@@ -208,7 +211,7 @@ class Declared(Operator[DeclaredProblem]):
         for one in self.declaration.outputs:
             known = reference[one.name]
             laid = judging.laid_out(known) if isinstance(known, DeclaredExpected) else None
-            if one.dtype not in ("float16", "float32", "float64") or laid is None:
+            if one.dtype not in _COMPARED or laid is None:
                 return None
             found[one.name] = laid
         return found, 1.0

@@ -11,8 +11,10 @@ import lab.gpu
 from lab.base.errors import MissingToolError
 from lab.emulator.api import launch
 from lab.operators.base import Expected, Inputs
+from lab.operators.bfloat16 import from_float32
 from lab.operators.builtin import operator
 from lab.operators.gemm import Gemm
+from lab.operators.stored import empty
 from lab.toolchain.own import build_own
 
 
@@ -25,37 +27,52 @@ def ptx():
 def on_device(ptx, output, expected):
     worst = np.zeros(1, np.uint64)
     arguments = [output, expected.values, expected.scale, np.int64(output.size), worst]
-    done = launch(ptx, f"compare_{output.dtype}", (2,), (256,), arguments)
+    done = launch(ptx, KERNELS.get(output.dtype.name, f"compare_{output.dtype}"), (2,), (256,), arguments)
     assert done.clean
     return float(worst.view(np.float64)[0])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+KERNELS = {"uint16": "compare_bfloat16"}
+
+
+def held(values, dtype):
+    """Values as a kernel stores them."""
+    if dtype == "bfloat16":
+        return from_float32(np.asarray(values, np.float32)).reshape(np.shape(values))
+    return np.asarray(values).astype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "beta"), [("float32", 0.5), ("float64", 0.5), ("float16", 0.5), ("bfloat16", 0.5), ("int8", 0)]
+)
 @pytest.mark.parametrize("layout", ["nn", "tt"])
-def test_it_finds_what_the_operator_finds(ptx, dtype, layout):
+def test_it_finds_what_the_operator_finds(ptx, dtype, beta, layout):
     gemm = Gemm()
-    problem = gemm.problem({"m": 33, "n": 20, "k": 7, "ldc": 40, "dtype": dtype, "layout": layout, "beta": 0.5})
+    problem = gemm.problem({"m": 33, "n": 20, "k": 7, "ldc": 40, "dtype": dtype, "layout": layout, "beta": beta})
     reference = gemm.reference(problem, gemm.inputs(problem, 0))
     found = gemm.elementwise(problem, reference)
     assert found is not None
     expected, tolerance = found
-    right = np.full(800, np.nan, dtype)
-    right.reshape(20, 40)[:, :33] = reference["C"].values.T
+    of_result = problem.dtypes["C"]
+    right = empty(800, of_result)
+    right.reshape(20, 40)[:, :33] = held(reference["C"].values.T, of_result)
 
-    def both(change):
+    def both(place, value):
         output = right.copy()
-        change(output.reshape(20, 40))
+        if place is not None:
+            output.reshape(20, 40)[place] = held(value, of_result)
         largest, limit, _ = gemm.verify(problem, reference, {"C": output})
         assert limit == tolerance
         return on_device(ptx, output, expected["C"]), largest
 
-    device, host = both(lambda c: None)
+    device, host = both(None, 0)
     assert device == host <= tolerance
-    device, host = both(lambda c: c.__setitem__((4, 5), 3.0))
+    device, host = both((4, 5), 3.0)
     assert device == host > tolerance
-    device, host = both(lambda c: c.__setitem__((19, 32), np.nan))
-    assert np.isnan([device, host]).all()
-    device, host = both(lambda c: c.__setitem__((7, 35), 1.0))  # between two columns
+    if of_result != "int32":
+        device, host = both((19, 32), np.nan)
+        assert np.isnan([device, host]).all()
+    device, host = both((7, 35), 1.0)  # between two columns
     assert device == host == np.inf
 
 
@@ -99,7 +116,7 @@ def comparison(cuda):
     """The comparison of a backend, on a driver that is played: kernels compute with NumPy."""
     from lab.gpu.device.compare import DeviceComparison  # noqa: PLC0415 - PyCUDA is played by now
 
-    for dtype in (np.float16, np.float32, np.float64):
+    for dtype in (np.float16, np.float32, np.float64, np.int32):
         cuda.kernels[f"compare_{np.dtype(dtype)}"] = partial(by_numpy, dtype=dtype)
     return DeviceComparison("sm_90")
 
@@ -134,7 +151,7 @@ def test_expected_values_stay_on_the_device_until_they_are_forgotten(comparison,
 
 
 def test_a_type_without_a_kernel_is_compared_on_the_host(comparison, cuda):
-    expected, inputs, pointers, _memory = case(cuda, np.uint16)
+    expected, inputs, pointers, _memory = case(cuda, np.uint8)
     assert comparison.largest_error(expected, inputs, pointers) is None
 
 
