@@ -128,7 +128,9 @@ def _variants(analysis: Analysis) -> SmallTable:
         (figures.name_of(record), *(column.text(column.get(record)) for column in columns))
         for record in best[:MOST_VARIANTS]
     )
-    return SmallTable("The best variants", ("variant", *(column.header for column in columns)), rows, len(best))
+    return SmallTable(
+        f"The best variants{_by(analysis)}", ("variant", *(column.header for column in columns)), rows, len(best)
+    )
 
 
 def _problems(analysis: Analysis) -> SmallTable:
@@ -140,7 +142,13 @@ def _problems(analysis: Analysis) -> SmallTable:
         for row in analysis.winners.rows[:MOST_PROBLEMS]
     )
     headers = ("problem", "best variant", *(column.header for column in columns))
-    return SmallTable("Problem by problem", headers, rows, analysis.winners.problems)
+    return SmallTable(f"Problem by problem{_by(analysis)}", headers, rows, analysis.winners.problems)
+
+
+def _by(analysis: Analysis) -> str:
+    """By what they are the best, where the response alone does not say it."""
+    name = analysis.response.in_turns
+    return f", by their ratio to {name} in turns" if name else ""
 
 
 def of_tuning(analysis: TuningAnalysis) -> SmallPage:

@@ -81,6 +81,8 @@ def print_best(console: Console, outcome: RunOutcome) -> None:
             Text(_trouble(record)),
         )
     console.print(table)
+    if rule := figures.rule_of(known, response):
+        console.print(Text(rule))
     if response.kind is Kind.PREDICTED and (doubt := never_compared(record for _, record in shown)):
         console.print(Text(doubt))
 

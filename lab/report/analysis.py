@@ -87,6 +87,11 @@ class Analysis:
         return "Instruction ratio" if self.response.unit is Merit.TFLOPS else "Memory traffic"
 
     @property
+    def rule(self) -> str:
+        """How all variants are ranked, in a sentence; empty where it is by the response itself."""
+        return figures.rule_of(self.records, self.response)
+
+    @property
     def ladder(self) -> bool:
         """The experiment has more than one kernel."""
         return chartdata.is_ladder(self.records)

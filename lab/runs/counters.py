@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,7 +13,7 @@ from lab.gpu.counters.profile import ProfileOrder
 from lab.gpu.process.cards import Cards
 from lab.runs.flow import FlowContext, job_of
 from lab.runs.recorder import Recorder
-from lab.runs.search import Group, group_of
+from lab.runs.search import Group, Rank, score, worths
 from lab.runs.services import ReadCounters
 from lab.stages.record import built_before
 from lab.store.model import Status, VariantRecord
@@ -23,9 +24,8 @@ class _Candidate:
     """The facts of a verified and timed variant that decide; ten thousand whole records would fill the memory."""
 
     variant: str
-    problem: Group
     kernel: str
-    rate: float
+    rank: Rank
     off: float
     """|ln(predicted / measured)|; 0 without a prediction."""
 
@@ -46,24 +46,31 @@ def chosen(records: Iterable[VariantRecord], rules: ProfileModel) -> tuple[str, 
 
 
 def _candidate(record: VariantRecord) -> _Candidate | None:
-    rate = record.throughput
-    if record.status is not Status.VERIFIED or not rate:
+    rate, rank = record.throughput, score(record, 0)
+    if record.status is not Status.VERIFIED or not rate or rank is None:
         return None
     predicted = record.estimate.tflops if record.estimate else record.ceiling or 0.0
     off = abs(math.log(predicted / rate)) if predicted > 0 else 0.0
-    return _Candidate(record.variant, group_of(record), record.kernel, rate, off)
+    return _Candidate(record.variant, record.kernel, rank, off)
 
 
 def _winners(found: Sequence[_Candidate], top: int) -> list[list[_Candidate]]:
-    """The best variants of each kernel, problem by problem, the fastest first."""
-    problems: dict[Group, dict[str, list[_Candidate]]] = {}
+    """The best variants of each kernel, problem by problem, the best first."""
+    problems: dict[Group, list[_Candidate]] = {}
     for one in found:
-        problems.setdefault(one.problem, {}).setdefault(one.kernel, []).append(one)
-    ranked = (
-        [one for members in kernels.values() for one in sorted(members, key=lambda one: -one.rate)[:top]]
-        for kernels in problems.values()
-    )
-    return [sorted(members, key=lambda one: -one.rate) for members in ranked]
+        problems.setdefault(one.rank.group, []).append(one)
+    return [_best(members, top) for members in problems.values()]
+
+
+def _best(members: Sequence[_Candidate], top: int) -> list[_Candidate]:
+    """The best variants of each kernel for one problem, the best first."""
+    worth, taken = worths([one.rank for one in members]), Counter[str]()
+    chosen = []
+    for one in sorted(members, key=lambda one: -worth(one.rank)):
+        taken[one.kernel] += 1
+        if taken[one.kernel] <= top:
+            chosen.append(one)
+    return chosen
 
 
 def _spread(problems: Sequence[Sequence[_Candidate]], room: int) -> list[_Candidate]:

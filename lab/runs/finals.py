@@ -18,7 +18,7 @@ from lab.measured.timing import EarlierTiming, Measurement, Samples
 from lab.runs import flow
 from lab.runs.flow import FlowContext
 from lab.runs.recorder import Recorder
-from lab.runs.search import Group, Rank, leaders
+from lab.runs.search import Group, Rank, leaders, worths
 from lab.stages.record import built_before
 from lab.store.model import VariantRecord
 
@@ -146,19 +146,15 @@ def _alone_and_marked(ranks: Sequence[Rank], alike: Sequence[CardRecord]) -> boo
 
 def finalists(ranks: Sequence[Rank], slower: Mapping[str, float], finals: _Finals) -> list[Rank]:
     """Those of a problem's variants that can be the best one, the most promising first."""
-    ordered = leaders(ranks, FINALISTS, slower)
-    best = _worth(ordered[0], slower)
+    ordered, worth = leaders(ranks, FINALISTS, slower), worths(ranks, slower)
+    best = worth(ordered[0])
     chosen = []
     for rank in ordered:
         timed = finals.record(rank).measurement
         scatter = timed.samples.spread / 2 if timed else 0.0
-        if _worth(rank, slower) >= best * (1 - LIMIT - scatter):
+        if worth(rank) >= best * (1 - LIMIT - scatter):
             chosen.append(rank)
     return chosen
-
-
-def _worth(rank: Rank, slower: Mapping[str, float]) -> float:
-    return (rank.rate or 0.0) * slower.get(rank.card, 1.0)
 
 
 def _start(finals: _Finals, chosen: Sequence[Rank], card: str, *, fresh: bool) -> list[Future[Ran]]:
@@ -224,9 +220,10 @@ def _challenge(finals: _Finals, ranks: Sequence[Rank], card: str, done: set[int]
 
 def _doubt_the_rest(finals: _Finals, ranks: Sequence[Rank], done: set[int]) -> None:
     """Mark variants that are faster by the sweep's time than the winner of the finals: they do not win by it."""
-    best = max(rank.rate or 0.0 for rank in ranks if rank.position in done)
+    worth = worths(ranks)
+    best = max(worth(rank) for rank in ranks if rank.position in done)
     for rank in ranks:
-        if rank.position in done or rank.doubt or (rank.rate or 0.0) <= best:
+        if rank.position in done or rank.doubt or worth(rank) <= best:
             continue
         record = finals.record(rank)
         if record.measurement is not None:

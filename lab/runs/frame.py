@@ -169,10 +169,10 @@ class ExperimentRun:
 
     @property
     def best(self) -> VariantRecord | None:
-        """The variant with the highest throughput; None where every variant failed.
+        """The best variant; None where every variant failed.
 
-        Throughput is measured where anything was measured, else estimated, else predicted by the score, else the
-        ceiling.
+        What was measured decides where anything was, as `lab.measured.standing` says; else the throughput that is
+        estimated, else the one predicted by the score, else the ceiling.
         """
         records = self.outcome.records
         return next(iter(ranked(records, response_of(records))), None)

@@ -23,6 +23,7 @@ import numpy as np
 from lab.base import workers
 from lab.base.errors import StoreError
 from lab.measured.ranks import rank_correlation
+from lab.measured.standing import baseline_beside, common_baseline, standing
 from lab.measured.timing import Kind
 from lab.runs.compare import Change, compare
 from lab.runs.observer import RunObserver
@@ -136,7 +137,8 @@ def repeated(first: RunData, second: RunData) -> RepeatRecord:
     found = (_figure(name, kind, pairs[name]) for name, (kind, _) in _FIGURES.items())
     ranked = next(filter(None, pairs.values()), {})
     problems = figures.by_problem(first[0], tuple(a for a, _ in both)).values()
-    tops = [_tops([one.variant for one in group if one.variant in ranked], ranked) for group in problems]
+    pair = {a.variant: (a, b) for a, b in both}
+    tops = [_tops([pair[one.variant] for one in group if one.variant in ranked], ranked) for group in problems]
     return RepeatRecord(
         started=second[0].started,
         not_measured=first[0].not_measured or second[0].not_measured,
@@ -160,9 +162,24 @@ def _pairs(
     return {a.variant: (first, second) for a, b in both if (first := of(a)) and (second := of(b)) is not None}
 
 
-def _tops(variants: Sequence[str], ranked: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
-    """The best variant of each run; empty where no variant has a figure."""
-    return tuple(max(variants, key=lambda variant: ranked[variant][run]) for run in (0, 1)) if variants else ()
+def _tops(
+    pairs: Sequence[tuple[VariantRecord, VariantRecord]], ranked: Mapping[str, tuple[float, float]]
+) -> tuple[str, ...]:
+    """The best variant of each run, by the first run's ids; empty where no variant has a figure."""
+    if not pairs:
+        return ()
+    found = []
+    for which in (0, 1):
+        common = common_baseline(baseline_beside(pair[which].measurement) for pair in pairs)
+        worth = {pair[0].variant: _worth(pair[which], ranked[pair[0].variant][which], common) for pair in pairs}
+        found.append(max(worth, key=lambda variant: worth[variant]))
+    return tuple(found)
+
+
+def _worth(record: VariantRecord, figure: float, common: str) -> float:
+    """What ranks a variant of a run, whose figure is the throughput where anything was measured."""
+    timed = record.measurement
+    return standing(figure, timed.baseline.median) if common and timed and timed.baseline else figure
 
 
 def _to_baseline(record: VariantRecord) -> float | None:

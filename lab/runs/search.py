@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from lab.experiment.schema import PruneModel
+from lab.measured.standing import baseline_beside, common_baseline, standing
 from lab.store.figures import amount
 from lab.store.model import PruneRule, Status, VariantRecord
 
@@ -24,6 +25,8 @@ class Rank:
         rate: Its measured throughput where it was verified, or None.
         card: Id of the card that measured it; empty where none did.
         doubt: Its time does not compare with those of other cards.
+        baseline: The baseline that it was timed in turns with; empty without one.
+        baseline_ms: That baseline's median time, in ms.
     """
 
     group: Group
@@ -32,6 +35,8 @@ class Rank:
     rate: float | None
     card: str = ""
     doubt: bool = False
+    baseline: str = ""
+    baseline_ms: float = 0.0
 
 
 def group_of(record: VariantRecord) -> Group:
@@ -46,7 +51,8 @@ def score(record: VariantRecord, position: int) -> Rank | None:
     measured = record.throughput if record.status is Status.VERIFIED else None
     timed = record.measurement
     card, doubt = (timed.card, bool(timed.doubt)) if timed else ("", False)
-    return Rank(group_of(record), position, record.ceiling, measured, card, doubt)
+    beside = timed.baseline.median if timed and timed.baseline else 0.0
+    return Rank(group_of(record), position, record.ceiling, measured, card, doubt, baseline_beside(timed), beside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +121,15 @@ class Pruner:
 
 
 def leaders(scores: Iterable[Rank], top: int, slower: Mapping[str, float] = MappingProxyType({})) -> tuple[Rank, ...]:
-    """The best of each group: by throughput where anything in the group was measured, else by predicted ceiling.
+    """The best of each group: as `lab.measured.standing` says where anything in it was measured, else by ceiling.
 
     A variant whose time is in doubt comes behind all others, unless `slower` says what its card does to times.
 
     Args:
         scores: Of finished variants.
         top: How many of each group.
-        slower: Card to its times over those on the run's other cards, for cards that do not time alike: what decides is
-            the throughput that a variant of such a card would have on the others.
+        slower: Card to its times over those on the run's other cards, for cards that do not time alike: where
+            throughput decides, it is the one that a variant of such a card would have on the others.
     """
     groups: dict[Group, list[Rank]] = {}
     for one in scores:
@@ -131,12 +137,21 @@ def leaders(scores: Iterable[Rank], top: int, slower: Mapping[str, float] = Mapp
     found: list[Rank] = []
     for members in groups.values():
         measured = [one for one in members if one.rate is not None]
-        rated = measured or [one for one in members if one.ceiling is not None]
-        found += sorted(rated, key=lambda one: _place(one, slower, measured=bool(measured)))[:top]
+        if measured:
+            worth = worths(measured, slower)
+            found += sorted(measured, key=lambda one: (one.doubt and one.card not in slower, -worth(one)))[:top]
+        else:
+            rated = [one for one in members if one.ceiling is not None]
+            found += sorted(rated, key=lambda one: -(one.ceiling or 0.0))[:top]
     return tuple(found)
 
 
-def _place(one: Rank, slower: Mapping[str, float], *, measured: bool) -> tuple[bool, float]:
-    if not measured:
-        return False, -(one.ceiling or 0.0)
-    return one.doubt and one.card not in slower, -(one.rate or 0.0) * slower.get(one.card, 1.0)
+def worths(measured: Sequence[Rank], slower: Mapping[str, float] = MappingProxyType({})) -> Callable[[Rank], float]:
+    """Return what gives the figure by which the measured variants of a group are ranked, the highest first.
+
+    A card's own speed is in the times of a variant and of the baseline beside it alike; a throughput is brought to that
+    of the other cards.
+    """
+    if common_baseline(one.baseline for one in measured):
+        return lambda one: standing(one.rate or 0.0, one.baseline_ms)
+    return lambda one: (one.rate or 0.0) * slower.get(one.card, 1.0)

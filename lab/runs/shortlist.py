@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from lab.store.figures import Response, name_of, ranked, response_of, tied_with_best
+from lab.store.figures import Response, name_of, ranked, ranking, response_of, rule_of, tied_with_best
 from lab.store.model import RunRecord, Status, VariantRecord
 
 BEST: Final = 5
@@ -22,7 +22,7 @@ class ShortlistedVariant:
         variant: Id.
         name: Kernel and parameters.
         figure: Throughput in the response's unit; None for a variant without one.
-        ratio: To the best one's, 1 for the best itself.
+        ratio: Of what ranks it to that of the best one, 1 for the best itself.
         registers: Of a thread; None where nothing was built.
         blocks: Blocks that an SM holds; None where that is unknown.
         status: How far it came.
@@ -67,26 +67,30 @@ def shortlist(run: RunRecord, records: tuple[VariantRecord, ...]) -> Shortlist:
     """Choose the variants to show."""
     response = response_of(records)
     order = ranked(records, response)
-    top = response.of(order[0]) if order else None
-    shown = [_line(record, response, top) for record in (*order[:BEST], *order[BEST:][-1:])]
-    shown = shown or [_line(record, response, None) for record in records[:BEST]]
+    rank = ranking(records, response)
+    top = rank(order[0]) if order else None
+    shown = [_line(record, response, rank, top) for record in (*order[:BEST], *order[BEST:][-1:])]
+    shown = shown or [_line(record, response, rank, None) for record in records[:BEST]]
     failed = sum(record.status.failed for record in records)
     counted = f"{len(records)} variants" if len(records) != 1 else "1 variant"
     heading = f"{counted}{f', {failed} failed' if failed else ''}"
     heading += "." + (f" {run.not_measured.rstrip('.')}." if run.not_measured else "")
+    heading += f" {rule}" if (rule := rule_of(records, response)) else ""
     tied = len(tied_with_best(records, response)) if order else 0
     worst = shown[BEST] if len(shown) > BEST else None
     return Shortlist(run.question, heading, response, tuple(shown[:BEST]), worst, tied)
 
 
-def _line(record: VariantRecord, response: Response, top: float | None) -> ShortlistedVariant:
-    figure = response.of(record)
+def _line(
+    record: VariantRecord, response: Response, rank: Callable[[VariantRecord], float | None], top: float | None
+) -> ShortlistedVariant:
+    standing = rank(record)
     blocks = record.prediction.blocks_per_sm if record.prediction else None
     return ShortlistedVariant(
         variant=record.variant,
         name=name_of(record),
-        figure=figure,
-        ratio=figure / top if figure is not None and top else None,
+        figure=response.of(record),
+        ratio=standing / top if standing is not None and top else None,
         registers=record.build.resources.registers if record.build else None,
         blocks=blocks,
         status=record.status,

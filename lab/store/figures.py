@@ -6,7 +6,7 @@ The one place that decides *which* counts a figure is made of.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -14,6 +14,7 @@ from typing import Final
 from lab.base.expressions import Scalar
 from lab.emulator.results import MemoryCount
 from lab.isa.mix import Counts, KernelMix
+from lab.measured.standing import baseline_beside, common_baseline, standing
 from lab.measured.timing import Kind, Merit
 from lab.predict.score import TOLERANCE
 from lab.store.estimates import cannot_tell, estimates
@@ -163,6 +164,8 @@ class Response:
         title: Axis title without the unit.
         unit: Of throughput: a `Merit`, or one of the user's own.
         scored: Where the basis is the score, variant id to its throughput; else empty.
+        in_turns: The baseline that every variant was timed in turns with, by which variants of one problem are ranked
+            (`lab.measured.standing`); empty where the response ranks them.
     """
 
     basis: Basis
@@ -170,6 +173,7 @@ class Response:
     title: str
     unit: str = Merit.TFLOPS
     scored: Mapping[str, float] = field(default_factory=dict)
+    in_turns: str = ""
 
     @property
     def kind(self) -> Kind:
@@ -185,6 +189,23 @@ class Response:
         figure = {Basis.MEASURED: measured, Basis.ESTIMATE: estimated, Basis.CEILING: predicted}[self.basis]
         return figure(record)
 
+    def standing(self, record: VariantRecord) -> float | None:
+        """What ranks a variant among those of its problem, the highest first; None where it has no response."""
+        value, timed = self.of(record), record.measurement
+        if value is None or not self.in_turns or timed is None or timed.baseline is None:
+            return value
+        return standing(value, timed.baseline.median)
+
+    @property
+    def rule(self) -> str:
+        """How variants are ranked, as a sentence; empty where it is by the response itself."""
+        if not self.in_turns:
+            return ""
+        return (
+            f"Variants of one problem are ranked by their throughput over that of {self.in_turns}, which took turns "
+            "with each (A B A B), so that both had the same clock."
+        )
+
     @property
     def tolerance(self) -> float:
         """Relative difference below which two responses are tied, as far as it is the same for all variants."""
@@ -192,7 +213,8 @@ class Response:
 
     def tied(self, first: VariantRecord, second: VariantRecord) -> bool:
         """Whether the difference of two variants is within what their figures are known to err or to scatter."""
-        a, b = self.of(first), self.of(second)
+        by = self.standing if first.problem == second.problem else self.of
+        a, b = by(first), by(second)
         if a is None or b is None or (self.basis is Basis.MEASURED and doubtful(first) is not doubtful(second)):
             return False
         return abs(a - b) <= max(self.tolerance, noise(first), noise(second)) * max(a, b)
@@ -253,8 +275,10 @@ def response_of(records: tuple[VariantRecord, ...]) -> Response:
     does; else the ceiling. It is never a mixture: figures of different origins cannot be compared.
     """
     unit = unit_of(records)
-    if any(measured(record) is not None for record in records):
-        return Response(Basis.MEASURED, column_name("measured_tflops", unit), "throughput", unit)
+    timed = [record.measurement for record in records if measured(record) is not None]
+    if timed:
+        in_turns = common_baseline(map(baseline_beside, timed))
+        return Response(Basis.MEASURED, column_name("measured_tflops", unit), "throughput", unit, in_turns=in_turns)
     ceiling = Response(Basis.CEILING, column_name("predicted_tflops", unit), "throughput ceiling", unit)
     compared = [record for record in records if ceiling.of(record) is not None]
     if compared and all(estimated(record) is not None for record in compared):
@@ -298,11 +322,27 @@ def time_ms(record: VariantRecord, response: Response) -> float | None:
 def ranked(records: tuple[VariantRecord, ...], response: Response) -> tuple[VariantRecord, ...]:
     """Records that have a response, best first; equal ones keep the experiment's order.
 
+    Records of one problem are ranked by their standing, those of several by the response, in which alone they compare.
     Those that are `doubtful` come last: a variant does not win by the time of a card that differs from the others.
     """
-    having = [(value, record) for record in records if (value := response.of(record)) is not None]
+    by = ranking(records, response)
+    having = [(value, record) for record in records if (value := by(record)) is not None]
     measured = response.basis is Basis.MEASURED
     return tuple(r for _, r in sorted(having, key=lambda pair: (measured and doubtful(pair[1]), -pair[0])))
+
+
+def ranking(records: Sequence[VariantRecord], response: Response) -> Callable[[VariantRecord], float | None]:
+    """Return what ranks records: their standing where they are of one problem, else the response."""
+    return response.standing if _alike(records) else response.of
+
+
+def rule_of(records: Sequence[VariantRecord], response: Response) -> str:
+    """Say how records are ranked, in a sentence; empty where it is by the response itself."""
+    return response.rule if _alike(records) else ""
+
+
+def _alike(records: Sequence[VariantRecord]) -> bool:
+    return all(record.problem == records[0].problem for record in records)
 
 
 def doubtful(record: VariantRecord) -> bool:

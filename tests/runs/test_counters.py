@@ -35,6 +35,16 @@ def test_the_best_of_each_kernel_for_each_problem():
     assert set(chosen(records, rules(top=2))) == {f"{k}-{n}-{ms}" for k in "ab" for n in (1, 2) for ms in (1, 2)}
 
 
+def test_the_best_is_so_by_its_ratio_to_the_baseline_in_turns():
+    early, late = record(1, "a", 1.0), record(1, "a", 1.1, number=1)
+    timed = [
+        replace(one, measurement=replace(one.measurement, baseline=Samples((ms,)), baseline_name="cublas"))
+        for one, ms in ((early, 1.0), (late, 1.2))
+    ]
+    assert chosen(timed, rules()) == (late.variant,)
+    assert chosen([early, timed[1]], rules()) == (early.variant,)
+
+
 def test_what_failed_was_pruned_or_was_not_timed_is_not_chosen():
     records = [record(1, "a", 1, status=status) for status in Status if status is not Status.VERIFIED]
     assert chosen([*records, record(1, "b", None)], rules()) == ()

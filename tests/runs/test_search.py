@@ -104,6 +104,16 @@ def test_a_variant_of_a_slow_card_leads_by_what_it_would_reach_on_the_others_and
     assert [one.position for one in leaders(scores, 3, {"GPU-a": 1.0, "GPU-b": 1.05})] == [2, 1, 0]
 
 
+def test_variants_with_one_baseline_beside_them_lead_by_their_ratio_whatever_card_had_them():
+    scores = [
+        Rank((), 0, None, 10.0, "GPU-a", baseline="cublas", baseline_ms=1.0),
+        Rank((), 1, None, 9.0, "GPU-b", baseline="cublas", baseline_ms=1.2),
+        Rank((), 2, None, 9.5, "GPU-a", baseline="cublas", baseline_ms=1.1),
+    ]
+    assert [one.position for one in leaders(scores, 3, {"GPU-b": 1.5})] == [1, 2, 0]
+    assert [one.position for one in leaders([*scores, Rank((), 3, None, 9.8)], 4)] == [0, 3, 2, 1]
+
+
 def test_leaders_are_the_measured_ones_where_anything_was_measured():
     a, b = ("a",), ("b",)
     scores = [

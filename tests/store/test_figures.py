@@ -275,6 +275,41 @@ def test_the_best_and_those_that_cannot_be_told_apart_from_it() -> None:
     assert figures.tied_with_best((), response) == ()
 
 
+def beside(ms: float, baseline_ms: float, name: str | None = "cublas") -> Measurement:
+    return replace(timed(ms), baseline=Samples((baseline_ms,)), baseline_name=name)
+
+
+def test_variants_of_one_problem_are_ranked_by_their_ratio_to_the_baseline_in_turns() -> None:
+    """The clock fell: `late` is slower than `early` by its time alone."""
+    early, late = record("early", measurement=beside(1.0, 1.0)), record("late", measurement=beside(1.1, 1.2))
+    failed = record("failed", measurement=timed(0.1), status=Status.VERIFICATION_FAILED)
+    response = response_of((early, late, failed))
+    assert (response.in_turns, response.of(early)) == ("cublas", early.throughput)
+    assert [one.variant for one in figures.ranked((early, late, failed), response)] == ["late", "early"]
+    assert not response.tied(early, late)
+    assert response.tied(early, record("same", measurement=beside(1.2, 1.2)))
+    assert "that of cublas, which took turns with each" in response.rule
+    assert figures.rule_of((early, late), response) == response.rule
+
+
+def test_a_ratio_ranks_neither_other_problems_nor_variants_without_it() -> None:
+    early, late = record("early", measurement=beside(1.0, 1.0)), record("late", measurement=beside(1.1, 1.2))
+    larger = replace(late, problem={"m": 2})
+    response = response_of((early, larger))
+    assert [one.variant for one in figures.ranked((early, larger), response)] == ["early", "late"]
+    assert figures.rule_of((early, larger), response) == ""
+    for other in (record("alone", measurement=timed(3.0)), record("torch", measurement=beside(3.0, 1.0, "torch"))):
+        response = response_of((early, late, other))
+        assert (response.in_turns, response.rule) == ("", "")
+        assert [one.variant for one in figures.ranked((early, late, other), response)][:2] == ["early", "late"]
+
+
+def test_more_declared_work_at_the_same_ratio_ranks_higher() -> None:
+    one, more = record("one", measurement=beside(1.0, 1.0)), record("more", measurement=beside(2.0, 1.5))
+    more = replace(more, flops=3 * more.flops)
+    assert figures.ranked((one, more), response_of((one, more))) == (more, one)
+
+
 def test_pruned_variants_choose_no_response_by_score(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
 

@@ -1,7 +1,9 @@
 """Keeps account of a run: the best variant of each problem, and the figure by which it is the best so far.
 
 Variants are compared as in the report (`lab.store.figures.response_of`): by what was measured where anything was, else
-by the estimate where all have one, else by the predicted throughput, else by the ceiling.
+by the estimate where all have one, else by the predicted throughput, else by the ceiling. What was measured is compared
+as `lab.measured.standing` says, so the best variant by its ratio to a baseline and the one by throughput are both kept
+until a variant without that baseline decides.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from lab.cli.live.account import Account
 from lab.cli.live.snapshot import Best, Row, Stage
+from lab.measured.standing import baseline_beside, common_baseline, standing
 from lab.store import figures
 from lab.store.figures import Basis
 from lab.store.model import Status, VariantRecord
@@ -60,6 +63,8 @@ class RunAccount(Account):
         self._kept: list[VariantRecord] | None = []
         self._scored_at = 0
         self._all_estimated = True
+        self._in_turns: dict[str, tuple[float, Best]] = {}
+        self._baselines: set[str] = set()
         self._basis = Basis.CEILING
         self._under_way: set[str] = set()
 
@@ -166,10 +171,16 @@ class RunAccount(Account):
         for basis, value in values.items():
             if value is not None:
                 self._lead(basis, record, value)
+        if (rate := values[Basis.MEASURED]) is not None:
+            timed = record.measurement
+            self._baselines.add(baseline_beside(timed))
+            if timed is not None and timed.baseline is not None:
+                self._lead_in(self._in_turns, record, standing(rate, timed.baseline.median), rate, Basis.MEASURED)
         self._basis = self._basis_with(record)
 
     def _best(self) -> tuple[Best, ...]:
-        return tuple(best for _, best in self._leading[self._basis].values())
+        by_ratio = self._basis is Basis.MEASURED and common_baseline(self._baselines)
+        return tuple(best for _, best in (self._in_turns if by_ratio else self._leading[self._basis]).values())
 
     def _basis_with(self, record: VariantRecord) -> Basis:
         """By which figure variants are compared now; the predicted throughputs are computed where it is theirs."""
@@ -193,12 +204,17 @@ class RunAccount(Account):
         return Basis.SCORE if self._leading[Basis.SCORE] else Basis.CEILING
 
     def _lead(self, basis: Basis, record: VariantRecord, value: float) -> None:
+        self._lead_in(self._leading[basis], record, value, value, basis)
+
+    def _lead_in(
+        self, leading: dict[str, tuple[float, Best]], record: VariantRecord, worth: float, shown: float, basis: Basis
+    ) -> None:
+        """Put a variant in front of its problem's others if it is worth more; `shown` is the figure beside its name."""
         group = self._labels.get(_key(record.problem.items()), "")
-        known = self._leading[basis].get(group)
-        if known is None or value > known[0]:
+        known = leading.get(group)
+        if known is None or worth > known[0]:
             name = figures.name_of(record, without=group)
-            best = Best(group, name, record.variant, _amount(value, record), KIND_WORDS[basis])
-            self._leading[basis][group] = value, best
+            leading[group] = worth, Best(group, name, record.variant, _amount(shown, record), KIND_WORDS[basis])
 
 
 def _key(items: object) -> tuple[object, ...]:

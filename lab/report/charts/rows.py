@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations, product
 from statistics import median
@@ -159,9 +159,24 @@ def bars(run: RunRecord, records: tuple[VariantRecord, ...], response: Response)
             title = title or run.baselines.get(label) or "baseline"
             made.append(Bar(f"{title} {label}".strip(), "", base, None, None, None,
                             base / peak if peak else None, "baseline", response.format))  # fmt: skip
-    if not is_ladder(records):
-        made.sort(key=lambda bar: -bar.value)
-    return tuple(made)
+    if is_ladder(records):
+        return tuple(made)
+    return tuple(sorted(made, key=_place(records, shown, response)))
+
+
+def _place(
+    records: Sequence[VariantRecord], shown: Sequence[VariantRecord], response: Response
+) -> Callable[[Bar], float]:
+    """Where a bar of a sweep stands: variants as they are ranked, a baseline where a variant as fast as it would be."""
+    by_id, rank = {record.variant: record for record in shown}, figures.ranking(records, response)
+    level = records[0].rate(1.0) if figures.rule_of(records, response) else None
+
+    def place(bar: Bar) -> float:
+        if bar.variant:
+            return -(rank(by_id[bar.variant]) or 0.0)
+        return -(bar.value if level is None else level)
+
+    return place
 
 
 def _group(response: Response, bound: str | None) -> str:

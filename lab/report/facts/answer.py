@@ -151,6 +151,7 @@ def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Respons
     else:
         headline, sentences = _predicted(best, response)
     if best and response.kind is Kind.MEASURED:
+        sentences += [response.rule] if response.rule else []
         sentences += [correlate(records, response, one).sentence for one in explained]
     elif best:
         sentences += [sentence for one in explained for sentence in _spread(run, records, one)]

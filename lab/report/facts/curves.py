@@ -100,13 +100,13 @@ def curve(run: RunRecord, records: Sequence[VariantRecord], response: Response) 
 def _points(x: float, records: Sequence[VariantRecord], response: Response, part: str) -> list[CurvePoint]:
     best: dict[str, tuple[float, VariantRecord]] = {}
     for record in records:
-        value = response.of(record)
+        value = response.standing(record)
         if value is not None and (record.kernel not in best or value > best[record.kernel][0]):
             best[record.kernel] = (value, record)
     top = max((value for value, _ in best.values()), default=0.0)
     made = [
-        CurvePoint(x, name, value, record.label, record.variant, "kernel", value == top, part)
-        for name, (value, record) in best.items()
+        CurvePoint(x, name, response.of(one) or 0.0, one.label, one.variant, "kernel", value == top, part)
+        for name, (value, one) in best.items()
     ]
     if response.kind is Kind.MEASURED:
         beside = _baselines(records).items()

@@ -126,7 +126,7 @@ class _Pairing:
             value = record.parameters.get(name)
             self._with.setdefault(value, []).append((_rest(record, name), record))
             best, key = self._best.setdefault(value, {}), (problems[record.variant], record.kernel)
-            if (response.of(record) or 0.0) > (response.of(best[key]) or 0.0 if key in best else 0.0):
+            if (response.standing(record) or 0.0) > (response.standing(best[key]) or 0.0 if key in best else 0.0):
                 best[key] = record
 
     def pairs(self, base: Value, level: Value) -> list[Pair]:
@@ -182,7 +182,7 @@ def kernel_steps(
         for group in groups:
             both = [[r for r in group if r.kernel == name] for name in (before, after)]
             if all(both):
-                first, second = (max(some, key=lambda r: response.of(r) or 0.0) for some in both)
+                first, second = (max(some, key=lambda r: response.standing(r) or 0.0) for some in both)
                 pairs.append((first, second))
         if len(pairs) == len(groups) and (found := _compared(after, pairs, response)) is not None:
             made.append((before, found))

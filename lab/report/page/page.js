@@ -199,7 +199,7 @@
   // ---- the table of variants
 
   const PAGE = 100;
-  const view = { sort: at[data.response], ascending: false, page: 0, all: false, filter: "", size: PAGE };
+  const view = { sort: at[data.sort], ascending: false, page: 0, all: false, filter: "", size: PAGE };
   if (columns[view.sort].empty) Object.assign(view, { sort: null });
 
   const START = { sort: view.sort, ascending: view.ascending }; // what the address does not say

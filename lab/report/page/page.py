@@ -188,7 +188,8 @@ def _data(analysis: Analysis, charts: Sequence[PageChart], packed: Packed) -> di
         "opcodes": opcode_classes(analysis.records),
         "variants": packed.variants,
         "files": _NAMES,
-        "first": next((bar.variant for bar in ranked_bars(analysis) if bar.variant), None),
+        "first": next((one.variant for one in ranked(analysis.records, analysis.response)), None),
+        "sort": "ratio_to_baseline" if analysis.rule else analysis.response.column,
     }
 
 
@@ -216,11 +217,6 @@ def _explained(analysis: Analysis) -> list[tuple[int, str, Kind, Value]]:
         return []
     places = {point.variant: place for place, point in enumerate(analysis.curve.points) if point.variant}
     return [(places[p.variant], p.figure, p.kind, _number(p.value)) for p in analysis.explanation.points]
-
-
-def ranked_bars(analysis: Analysis) -> list[chartdata.Bar]:
-    """Bars, best first."""
-    return sorted(analysis.bars, key=lambda bar: -bar.value)
 
 
 def _column(column: Column, rows: Sequence[Row]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from live_support import Clock, begin, build
 from lab.cli.live import run_account
 from lab.cli.live.run_account import RunAccount
 from lab.cli.live.snapshot import Phase, Stage
+from lab.measured.timing import Samples
 from lab.store import figures
 from lab.store.model import Status
 
@@ -88,6 +89,22 @@ def test_a_measured_variant_is_better_than_any_prediction(make):
     assert best(account).kind.startswith("predicted")
     account.recorded(fast)
     assert (best(account).variant, best(account).kind) == (fast.variant, "measured")
+
+
+def test_a_ratio_in_turns_decides_until_a_variant_has_none(make):
+    first, second, third = make("sweep").records()[:3]
+    samples, name = first.measurement.samples, first.measurement.baseline_name
+    slower = Samples(tuple(1.1 * ms for ms in samples.ms))
+    early = replace(first.measurement, baseline=samples)
+    late = replace(early, samples=slower, baseline=Samples(tuple(1.2 * ms for ms in samples.ms)))
+    account = RunAccount()
+    begin(account, 3)
+    account.recorded(replace(first, measurement=early))
+    account.recorded(replace(second, measurement=late))
+    assert name
+    assert best(account).variant == second.variant
+    account.recorded(replace(third, measurement=replace(late, baseline=None)))
+    assert best(account).variant == first.variant
 
 
 def test_a_time_of_a_card_that_differs_does_not_win(make):

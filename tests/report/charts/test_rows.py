@@ -89,7 +89,9 @@ def test_bars_of_a_sweep_are_best_first_with_the_baseline_among_them(make):
     store = make("sweep")
     records = store.records()
     made = bars(store.run(), records, response_of(records))
-    assert [bar.value for bar in made] == sorted((bar.value for bar in made), reverse=True)
+    by_id = {record.variant: record for record in records}
+    ratios = [by_id[bar.variant].measurement.ratio_to_baseline if bar.variant else 1.0 for bar in made]
+    assert ratios == sorted(ratios, reverse=True)
     (baseline,) = (bar for bar in made if bar.group == "baseline")
     assert baseline.variant == ""
     for bar in made:
