@@ -330,28 +330,33 @@ is there. So are products estimated, and what was measured so.
 ## Matrix instructions
 
 The loop along k is the innermost one with matrix instructions. What is executed in it grows with m n k, and what makes
-results of the sums of a tile with the tiles. Persistent blocks take whole tiles, whose sides are those that fit the
-tiles of the small problem. A kernel that makes several products for each of the problem's, as of FP32 factors split
-into TF32, is told by its registers, which could not hold the sums of so many tiles.
+results of the sums of a tile with the tiles, also where one loop goes over steps and tiles. Persistent blocks take
+whole tiles, whose sides are those that fit the tiles of the small problem. A kernel that makes several products for
+each of the problem's, as of FP32 factors split into TF32, is told by its registers, which could not hold the sums of so
+many tiles.
 
 `time = launches + max(stages, norm) + ends`, limited by power:
 
 - **stages**: asynchronous copies fill a ring of stages, one of which is read while the others are under way. A stage
-  is there 900 cycles after it was asked for, and its bytes at 26 a cycle. Of bulk copies, mbarriers say how many stages
-  there are; of `cp.async`, shared memory. Where the warps that copy also multiply, a step takes what it waits for and
-  what it does, and stands in the norm.
+  is there when its last line has come, 900 cycles after it was asked for from DRAM or 502 from L2, and has been written
+  at 128 bytes a cycle. It is asked for again when the products of the next step have been queued, behind those of its
+  own: all stages but one take an arrival and a step together. An SM receives 48 bytes of bulk copies a cycle. Mbarriers
+  say how many stages there are.
+- **copies** of threads that also multiply (`cp.async`): a step takes what it waits for, and what it does, and stands in
+  the norm. The last of its bytes come at 26 a cycle. The waits of the PTX say how many stages are under way.
 - **ends**: what a block does before its first stage is there and while it stores a result. With one block an SM,
   nothing multiplies meanwhile, unless warps take turns. Of other kernels it is part of the latency.
 - **latency**: warps that meet at barriers also wait for each other's mma.sync, and for what the others read in shared
-  memory.
-- **power**: all SMs together make no more than 0.73 of what wgmma makes, pauses and launches included. It limits the
-  whole with a norm of order 8.
-- **tensor cores**: wgmma reads its operands in shared memory, beside what is copied there.
+  memory; and so for those of the blocks beside theirs.
+- **power**: all SMs together make no more than 0.71 of what wgmma makes, pauses and launches included. It limits the
+  whole with a norm of order 16.
+- **tensor cores**: wgmma reads its operands in shared memory, beside what is copied there, and takes as much longer as
+  its products do.
 - **clusters** start as a whole: 30 of four blocks at once on an H200, as one card's driver says.
 
-Of five values and of three, 26 and 0.73 have the least mean error over the half of the variants of hgemm_ladder and
-hgemm_best that a hash chose, and over the other half, too. How these kernels compare stands in
-[hgemm.md](hgemm.md#estimated-times).
+48, 0.71 and the order 16 have the least mean error over hgemm_ladder, hgemm_best, hgemm_layouts and those variants of
+hgemm_random that were in view (all as of commit 313f50ff); 26 over either half of hgemm_ladder and hgemm_best. How
+these kernels compare stands in [hgemm.md](hgemm.md#estimated-times).
 
 ## How it compares with an H200
 

@@ -24,25 +24,25 @@ def clusters_held(gpu: Gpu, blocks_per_sm: int, cluster: int) -> int:
     """Return how many clusters of a kernel the GPU holds at once, or at least; 0 where it holds none.
 
     Args:
-        gpu: The GPU. With `Gpu.clusters`, the driver's numbers decide: exactly for one block an SM, and with more
-            blocks an SM that many times as many are held at least.
+        gpu: The GPU. With `Gpu.clusters`, the driver's numbers decide, exactly for one block an SM.
         blocks_per_sm: Blocks of the kernel that an SM holds (`lab.hardware.occupancy.Occupancy.blocks_per_sm`).
         cluster: Blocks of a cluster; 1 for a kernel without clusters.
 
     Returns:
-        Without the driver's numbers, the least over all distributions of the SMs. A GPC holds an even number s of SMs,
-        so s x blocks_per_sm modulo the cluster, which is left over, is a multiple of g = gcd(2 blocks_per_sm, cluster),
-        and at most cluster - g.
+        Of several blocks an SM that many times what one allows: each block of a cluster has an SM of its own, so what
+        is left over in a GPC stays so. An H200 that holds 30 clusters of four holds 62, 92 and 124 of blocks of which
+        two, three and four fit an SM, and not 66, 99 and 132; of 63 the last waits for the others (launches of blocks
+        that spin, driver 580; cuOccupancyMaxActiveClusters says so, too). Without the driver's numbers, the least over
+        all distributions of the SMs: a GPC holds an even number s of SMs, so s modulo the cluster, which is left over,
+        is a multiple of g = gcd(2, cluster), and at most cluster - g.
     """
-    blocks = gpu.sms * blocks_per_sm
     if cluster <= 1:
-        return blocks
-    left_over = cluster - math.gcd(_SMS_OF_TPC * blocks_per_sm, cluster)
-    least = max(0, (blocks - gpu.architecture.gpcs * left_over) // cluster)
+        return gpu.sms * blocks_per_sm
     told = dict(gpu.clusters).get(cluster)
     if told is None:
-        return least
-    return told if blocks_per_sm == 1 else max(least, told * blocks_per_sm)
+        left_over = cluster - math.gcd(_SMS_OF_TPC, cluster)
+        told = max(0, (gpu.sms - gpu.architecture.gpcs * left_over) // cluster)
+    return told * blocks_per_sm
 
 
 def clusters_likely(gpu: Gpu, blocks_per_sm: int, cluster: int) -> int:
@@ -54,12 +54,15 @@ def clusters_likely(gpu: Gpu, blocks_per_sm: int, cluster: int) -> int:
         cluster: Blocks of a cluster; 1 for a kernel without clusters.
 
     Returns:
-        What a card with a distribution of SMs that was found holds, or the middle of what any distribution allows.
+        What a card with a distribution of SMs that was found holds, or the middle of what any distribution allows, and
+        of several blocks an SM as many times as many as of one (`clusters_held`).
     """
-    if cluster <= 1 or gpu.clusters or gpu.sms not in _FOUND:
-        least, most = clusters_held(gpu, blocks_per_sm, cluster), gpu.sms * blocks_per_sm // cluster
-        return least if cluster <= 1 or gpu.clusters else (least + most) // 2
-    return sum(sms * blocks_per_sm // cluster for sms in _FOUND[gpu.sms])
+    if cluster <= 1:
+        return gpu.sms * blocks_per_sm
+    if gpu.sms in _FOUND and not gpu.clusters:
+        return blocks_per_sm * sum(sms // cluster for sms in _FOUND[gpu.sms])
+    least = clusters_held(gpu, 1, cluster)
+    return blocks_per_sm * (least if gpu.clusters else (least + gpu.sms // cluster) // 2)
 
 
 _FOUND: Final[Mapping[int, tuple[int, ...]]] = {132: (18, 18, 18, 18, 18, 16, 16, 10)}

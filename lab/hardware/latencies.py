@@ -57,13 +57,16 @@ wgmma
     1536 cycles that the former take longer by the documented rate are 1710: 0.898 of it.
 power
     Products of 8192 cubed in reports/h200/hgemm_ladder run at 1380 to 1980 MHz, 1492 in the median, which is 0.75 of
-    the highest clock. Of 0.70, 0.73 and 0.76, 0.73 has the least mean error over the half of the variants of
-    hgemm_ladder and hgemm_best that a hash of the parameters chose, and over the other half too. It depends on the
-    numbers, the card and its temperature.
-bytes of a stage a cycle
-    The same variants, from kernels with two and three stages: of 22, 24, 26, 28 and 32, 26 has the least mean error
-    over either half. A stage whose bytes are multicast to the blocks of a cluster counts half of what it holds and half
-    of what is fetched for it.
+    the highest clock. From 0.69 to 0.75, 0.71 has the least mean error over hgemm_ladder, hgemm_best, hgemm_layouts and
+    the variants of hgemm_random (all as of commit 313f50ff) that a hash of the parameters left in view. It depends on
+    the numbers, the card and its temperature.
+bytes of stages a cycle
+    The same variants: of 44, 46, 48, 50, 52 and 56, 48 has the least mean error. Non-persistent and persistent kernels
+    with 64 x 64 tiles, which copy most for each product, receive 46 to 57 in the mean. What is multicast to the blocks
+    of a cluster counts in each of them.
+bytes of copies a cycle
+    Copies of threads (cp.async) that multiply, too: of 22, 24, 26, 28 and 32, 26 has the least mean error over either
+    half of the variants of hgemm_ladder and hgemm_best.
 launches in a queue
     experiments/micro/launch.yaml: a block that does nothing takes 1.59 µs in a batch of launches.
 large blocks
@@ -106,7 +109,8 @@ class SmLatencies:
         l2_bytes: Bytes that an SM receives from L2 in a cycle.
         l2_read_bytes: Bytes that L2 sends to each SM in a cycle while all SMs read.
         l2_scattered_bytes: The same of sectors that lie apart from each other.
-        stage_bytes: Bytes of a stage of copies that arrive in a cycle, once the first are there.
+        stage_bytes: Bytes of bulk copies that an SM receives in a cycle.
+        copy_bytes: Bytes of a stage of copies of threads (`cp.async`) that arrive in a cycle, once the first are there.
         store_bytes: Bytes that L2 takes from each SM in a cycle while all SMs store.
         dram_share: Share of the datasheet's memory bandwidth that a copy reaches.
         launch_s: Seconds of a launch without the work of its blocks.
@@ -171,7 +175,8 @@ class SmLatencies:
     relaunch_s: float = 1.6e-6
     integer_lanes: float = 64
     special_lanes: float = 16
-    stage_bytes: float = 26
+    stage_bytes: float = 48
+    copy_bytes: float = 26
     convert_lanes: float = 32
     shuffle_lanes: float = 32
     shared_wavefronts: float = 1.0
@@ -238,7 +243,7 @@ _LATENCIES = {
         l2_slices=76,
         warp_products=0.588,
         group_products=0.898,
-        tensor_clock=0.73,
+        tensor_clock=0.71,
         source="documents and microbenchmarks; latencies under load from gemm_unroll and gemm_ladder on an H200",
         compared=True,
     ),

@@ -10,6 +10,7 @@ from typing import Final
 
 from lab.isa.cfg import ControlFlow, control_flow
 from lab.isa.classes import load_bytes
+from lab.isa.copies import passes_ahead
 from lab.isa.loops import Loop, hot_loop, loop_instructions, natural_loops
 from lab.isa.model import Function, Instruction, InstructionClass, Isa, Module
 from lab.isa.sass.asides import asides
@@ -119,6 +120,8 @@ class LoopMix:
         lines: Listing lines of the body as closed ranges, since a body need not be contiguous.
         live_registers: SASS: most live general-purpose registers in the body; None in PTX.
         aside: SASS: number of instructions of the body that are not on every warp's path (`lab.isa.sass.asides`).
+        copies_ahead: PTX: passes from the request for copies by `cp.async` to the wait for them
+            (`lab.isa.copies.passes_ahead`); None where it has none, and in older records.
     """
 
     label: str
@@ -131,6 +134,7 @@ class LoopMix:
     lines: tuple[tuple[int, int], ...]
     live_registers: int | None
     aside: int = 0
+    copies_ahead: float | None = None
 
     @property
     def fetches(self) -> bool:
@@ -344,6 +348,7 @@ def _loop_mix(
         lines=_ranges(body),
         live_registers=_most_live(body),
         aside=sum(instruction.index in beside for instruction in body),
+        copies_ahead=passes_ahead(body),
     )
 
 

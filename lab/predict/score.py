@@ -17,10 +17,10 @@ arithmetic
 tensor cores
     Multiply-adds of the matrix instructions at the rates of `lab.hardware.gpus.Architecture.tensor_lanes`, of which
     mma.sync and wgmma each reach a part on sm_90. wgmma reads its operands in shared memory, where small shapes take
-    longer, beside what is copied there.
+    longer, beside what is copied there, and reaches the same part of that.
 power (whole GPU)
-    What wgmma multiplies, at 0.73 of that rate: with all SMs at work, the GPU lowers its clock. Pauses count, so that a
-    kernel whose SMs wait keeps the clock. It limits the whole, with a norm of order 8.
+    What wgmma multiplies, at 0.71 of that rate: with all SMs at work, the GPU lowers its clock. Pauses count, so that a
+    kernel whose SMs wait keeps the clock. It limits the whole, with a norm of order 16.
 load/store units
     Memory instructions, one of 32 lanes a cycle.
 shared memory
@@ -34,10 +34,12 @@ L2 reads, L2 writes
     serves repeated reads as `lab.store.caches` says; for records that lack what was read again: see `Reuse`. Bulk
     copies pass by L1.
 stages, copies
-    Asynchronous copies that fill a ring of stages in shared memory. A stage is there 900 cycles and its bytes at 26 a
-    cycle after it was asked for; as many are under way as the ring has, less the one that is read. Where a warp does
-    nothing but ask for them, this limits the rest. Where the warps that ask also multiply, each step takes what it
-    waits for and what it does.
+    Asynchronous copies that fill a ring of stages in shared memory. A stage is there when its last line has come, 900
+    cycles after it was asked for from DRAM and 502 from L2, and its wavefronts have been written; as many are under way
+    as the ring has, less the one that is read. Where a warp does nothing but ask for them, it asks again when the
+    products of the next step have been queued, so that a round takes an arrival and the products of a step; and an SM
+    gets 48 bytes a cycle. This limits the rest. Where the warps that ask also multiply, each step takes what it waits
+    for, a latency and its bytes at 26 a cycle, and what it does.
 atomics
     Updates of global memory that wait for each other, over the slices of L2 that the touched elements lie in
     (`busy_slices`); those of shared memory are wavefronts.
@@ -54,11 +56,11 @@ latency
     What a block waits for, over the blocks that an SM holds at once, so that occupancy hides it: what its warps would
     need alone, by the order and the scheduling bits of their SASS (`lab.predict.chains`), and 350 cycles for its start
     and end. Warps that meet at barriers also wait for each other's mma.sync on their sub-partition and for what the
-    others read in shared memory, if they multiply matrices. Blocks of more than 8 warps take 22 % more for each
-    doubling. A global load takes 900 cycles from DRAM, 502 from L2 and 55 from L1, as long as the last line of those
-    that are waited for together; a warp waits for no more loads than the CPU executed. Records without chains: 900 for
-    each group of global loads, as large as the hot region's; 20 for a barrier, 24 for a shuffle, 4 for each instruction
-    (Jia et al., arXiv 1804.06826).
+    others read in shared memory, if they multiply matrices, and for the blocks beside theirs, which do the same. Blocks
+    of more than 8 warps take 22 % more for each doubling. A global load takes 900 cycles from DRAM, 502 from L2 and 55
+    from L1, as long as the last line of those that are waited for together; a warp waits for no more loads than the CPU
+    executed. Records without chains: 900 for each group of global loads, as large as the hot region's; 20 for a
+    barrier, 24 for a shuffle, 4 for each instruction (Jia et al., arXiv 1804.06826).
 ends of blocks
     Of kernels with matrix instructions, what a block does outside of the loop that multiplies: until its first stage is
     there, and when it makes results of its sums and stores them, no faster than L2 takes them. Where an SM holds one
@@ -112,7 +114,7 @@ _GROUPS: Final = (
 )  # fmt: skip
 """Resources that work side by side whatever a kernel does: what its warps issue, what memory moves, what they wait
 for, and how they begin and end. At worst these follow each other."""
-_LIMIT_ORDER: Final = 8
+_LIMIT_ORDER: Final = 16
 """Order of the norm of the time and of the one that the GPU's power allows."""
 _STAGES: Final = "stages"
 """Nothing is in the way of what a warp copies that does nothing else, and it is in the way of nothing."""
@@ -336,14 +338,14 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
         made["L2 writes"] += past * work.spilled.stores * LINE_BYTES / machine.store_bytes * share
     resident = min(max(1, work.blocks_per_sm), fullest)
     loss = 1 + machine.large_block_loss * max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
-    chain = loss * (_alone(machine, work, least) + _queueing(gpu, machine, work))
+    chain = loss * (_alone(machine, work, least) + _queueing(gpu, machine, work, resident))
     bare, hidden = _ends(machine, work, least, loss)
     # blocks beside it multiply while one begins or ends; without any, nothing does
     alone = 0 if work.ends is None else fullest if resident == 1 else 1
     made["latency"] = (chain * fullest + hidden * fullest + bare * max(0, fullest - resident * alone)) / resident
     made[_ENDS] = bare * alone
     if work.ring is not None:
-        made.update(_copying(machine, work, work.ring, least, share / resident))
+        made.update(_copying(gpu, work, work.ring, least, resident))
     return made
 
 
@@ -356,21 +358,34 @@ def _fullest(gpu: Gpu, work: LaunchWork) -> int:
     return -(-work.blocks // max(1, blocks // resident))
 
 
-def _copying(machine: SmLatencies, work: LaunchWork, ring: Ring, least: float, share: float) -> dict[str, float]:
+def _copying(gpu: Gpu, work: LaunchWork, ring: Ring, least: float, resident: int) -> dict[str, float]:
     """Return the cycles in which the stages of a ring arrive.
 
-    A warp that does nothing but copy asks for a stage as soon as it is free. Warps that also multiply ask for one a
-    step, and wait for another: a step takes them what they wait for, and what they do.
+    A warp that does nothing but copy asks for a stage as soon as it is free. That is known when the products of the
+    next step have been queued, of which only the last can wait while the others are made. So the stages that are ahead
+    take an arrival and a step together. Warps that also multiply ask for one a step, and wait for another: a step takes
+    them what they wait for, and what they do.
     """
-    arrival = ring.fills * _arrival(machine, ring)
-    if not ring.in_turn:
-        return {_STAGES: share * arrival / ring.ahead}
-    return {"copies": share * (arrival + work.blocks * _alone(machine, work, least)) / ring.ahead}
+    machine = gpu.latencies
+    share = _fullest(gpu, work) / work.blocks  # of the launch, on the fullest SM
+    if ring.in_turn:
+        arrival = ring.fills * (_last_line(machine, work, ring, least) + ring.bytes / machine.copy_bytes)
+        return {"copies": share / resident * (arrival + work.blocks * _alone(machine, work, least)) / ring.ahead}
+    round_trip = ring.fills * _arrival(machine, work, ring, least) + _multiplying(gpu, machine, work)
+    return {_STAGES: share * max(round_trip / ring.ahead / resident, ring.fills * ring.bytes / machine.stage_bytes)}
 
 
-def _arrival(machine: SmLatencies, ring: Ring) -> float:
-    """Return the cycles from the request for a stage to its last byte."""
-    return machine.global_latency + (ring.bytes + ring.fetched) / 2 / machine.stage_bytes
+def _arrival(machine: SmLatencies, work: LaunchWork, ring: Ring, least: float) -> float:
+    """Return the cycles from the request for a stage until all of it has been written."""
+    return _last_line(machine, work, ring, least) + ring.bytes / LINE_BYTES / machine.shared_wavefronts
+
+
+def _last_line(machine: SmLatencies, work: LaunchWork, ring: Ring, least: float) -> float:
+    """Return the cycles until the last line of a stage comes: `least` bytes of all come from DRAM, the rest from L2."""
+    lines = max(1.0, ring.fetched / LINE_BYTES)
+    distant = min(1.0, max(0.0, least - SECTOR_BYTES * work.store_sectors) / max(1.0, ring.fills * ring.fetched))
+    in_l2: float = (1 - distant) ** lines
+    return in_l2 * machine.l2_latency + (1 - in_l2) * machine.global_latency
 
 
 def _ends(machine: SmLatencies, work: LaunchWork, least: float, loss: float) -> tuple[float, float]:
@@ -380,7 +395,7 @@ def _ends(machine: SmLatencies, work: LaunchWork, least: float, loss: float) -> 
     """
     if work.ends is None:
         return loss * machine.block_latency, 0.0
-    first = _arrival(machine, work.ring) if work.ring is not None else 0.0
+    first = _arrival(machine, work, work.ring, least) if work.ring is not None else 0.0
     waits = min(work.ends.global_loads, work.end_loads / (work.blocks * work.warps_per_block))
     made = _along(machine, work, replace(work.ends, global_loads=0.0), least)
     made += waits * _load_latency(machine, work, work.ends, least)
@@ -398,25 +413,28 @@ def _allowed(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:
 def _multiplying(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:
     """Return the cycles, at the highest clock, that one SM's tensor cores would take for the whole launch."""
     alone, together = (_documented(gpu, made) for made in (work.products, work.group_products))
-    together /= machine.group_products
     if together:  # they read no faster than shared memory lets them, beside what is copied there
         together = max(together, (work.group_wavefronts + work.wavefronts) / machine.shared_wavefronts)
-    return alone / machine.warp_products + together
+    return alone / machine.warp_products + together / machine.group_products
 
 
-def _queueing(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:
-    """Return the cycles that a warp waits for what its block's other warps multiply and read.
+def _queueing(gpu: Gpu, machine: SmLatencies, work: LaunchWork, resident: int) -> float:
+    """Return the cycles that a warp waits for what other warps multiply and read.
 
     Warps that meet at barriers multiply at the same time, those of a sub-partition one after the other, and read what
     they multiply in shared memory at the same time. A warp's own instructions are on its chain; those of four warps
-    together (wgmma) keep no warp from going on.
+    together (wgmma) keep no warp from going on. Each block beside it is with the tensor cores or with shared memory, in
+    proportion to what it needs of both, and there as long as they take for it (proportional bounds of closed queueing
+    networks: Hsieh and Lam, Performance Evaluation 7, 1987).
     """
     if work.chain is None or work.chain.barriers < 1 or not (work.products or work.group_products):
         return 0.0
+    products = _documented(gpu, work.products) / machine.warp_products / work.blocks
+    reads = work.waited_wavefronts / machine.shared_wavefronts / work.blocks
     multiplying = max(0.0, 1 - gpu.architecture.sub_partitions / work.warps_per_block)
-    waiting = multiplying * _documented(gpu, work.products) / machine.warp_products
-    waiting += (1 - 1 / work.warps_per_block) * work.waited_wavefronts / machine.shared_wavefronts
-    return waiting / work.blocks
+    waiting = multiplying * products + (1 - 1 / work.warps_per_block) * reads
+    beside = (products**2 + reads**2) / (products + reads) if products else 0.0
+    return waiting + (resident - 1) * beside
 
 
 def _documented(gpu: Gpu, products: Mapping[str, float]) -> float:

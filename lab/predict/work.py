@@ -68,14 +68,14 @@ class Ring:
         fills: Stages that are filled, of the whole launch.
         bytes: Bytes of a stage.
         fetched: Bytes that are fetched for it: fewer where blocks of a cluster share them.
-        ahead: Stages that are filled while another one is read.
+        ahead: Stages that are filled while another one is read: steps from the request for one to its use.
         in_turn: The warps that ask for copies are those that wait for them and multiply.
     """
 
     fills: float
     bytes: float
     fetched: float
-    ahead: int
+    ahead: float
     in_turn: bool
 
 

@@ -31,6 +31,7 @@ from lab.emulator.results import (
 )
 from lab.hardware.tensormaps import find
 from lab.isa.matrix import pipe_cycles
+from lab.isa.model import InstructionClass
 from lab.measured.timing import Verification
 from lab.operators.base import STORED_AS, Array, Expected, Inputs, Operator
 from lab.operators.builtin import operator
@@ -452,7 +453,7 @@ def _steps(task: EmulationTask, done: list[Emulation]) -> tuple[EmulatedStep, ..
         for step in task.launches.steps
     ]
     for i, one in enumerate(done):
-        label = hottest(one.loops, task.hot_loops.get(one.kernel, ""))
+        label = hottest(one.loops, task.hot_loops.get(one.kernel, ""), whole=task.whole)
         hot = next((loop.counts for loop in one.loops if loop.label == label), None)
         outermost = [loop.counts for loop in one.loops if loop.depth == 1]
         looped = replace(reduce(add, outermost), warps_by_opcode={}, threads_by_opcode={}) if outermost else None
@@ -460,30 +461,37 @@ def _steps(task: EmulationTask, done: list[Emulation]) -> tuple[EmulatedStep, ..
     return tuple(steps)
 
 
-def hottest(loops: Sequence[LoopCounts], static: str) -> str:
+def hottest(loops: Sequence[LoopCounts], static: str, *, whole: bool = False) -> str:
     """Choose the hot loop by the instructions executed in each loop, but in no loop inside it.
 
     A matrix instruction counts as often as it takes cycles of the tensor cores.
 
     A small problem exaggerates what a block does once, so the hot loop of the text is replaced only by one that
-    executes at least `_CLEARLY` times as much.
+    executes at least `_CLEARLY` times as much. It has few steps along k, too: a loop that executes matrix instructions
+    is replaced only by another one that does, unless the problem is not made small.
 
     Args:
         loops: In the order of `lab.isa.loops.natural_loops`: each before the loops inside it.
         static: Label of the hot loop of the text; empty without loops.
+        whole: The problem is the real one.
 
     Returns:
         Its label; `static` where nothing executes clearly more.
     """
     own: dict[str, float] = {}
+    matrices: dict[str, int] = {}
     around: list[LoopCounts] = []
     for loop in loops:
         while around and around[-1].depth >= loop.depth:
             around.pop()
+        multiplied = loop.counts.warps_by_class.get(InstructionClass.MMA, 0)
         if around:
             own[around[-1].label] -= _cycles(loop.counts)
-        own[loop.label] = _cycles(loop.counts)
+            matrices[around[-1].label] -= multiplied
+        own[loop.label], matrices[loop.label] = _cycles(loop.counts), multiplied
         around.append(loop)
+    if not whole and matrices.get(static):
+        own = {label: cycles for label, cycles in own.items() if matrices[label]}
     most = max(own, key=lambda label: own[label], default=static)
     return most if own and own[most] >= _CLEARLY * max(1, own.get(static, 0)) else static
 

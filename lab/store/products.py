@@ -39,11 +39,19 @@ def counts_of_copies(opcode: str) -> bool:
 _MORE_REGISTERS: Final = "setmaxnreg.inc"
 
 
-def multiplying_share(step: EmulatedStep) -> float:
-    """Share of the warps that take the registers of those that only copy, because they multiply; 1 where none do."""
-    opcodes = step.executed.warps_by_opcode if step.executed is not None else {}
+def multiplying_share(step: EmulatedStep, ptx: KernelMix | None, copies: Copies | None) -> float:
+    """Share of the warps that multiply, where others only copy.
+
+    They may take the registers of those that copy. Else each makes a pass through the loop along k for each stage that
+    is filled; without stages of bulk copies, all are taken to multiply.
+    """
+    done = step.executed
+    opcodes = done.warps_by_opcode if done is not None else {}
     taking = sum(n for opcode, n in opcodes.items() if opcode.startswith(_MORE_REGISTERS))
-    return min(1.0, taking / (_warps(step) * math.prod(step.launch.grid))) or 1.0
+    if taking:
+        return min(1.0, taking / (_warps(step) * math.prod(step.launch.grid)))
+    fills = copies.fills if copies is not None else 0.0
+    return min(1.0, _passes_along_k(step, ptx) / fills / _warps(step)) or 1.0 if fills else 1.0
 
 
 _HANDED_OVER: Final = ("bar.arrive", "barrier.arrive", "barrier.cta.arrive")
@@ -59,23 +67,29 @@ def take_turns(ptx: KernelMix | None) -> bool:
 
 
 def with_loop_along_k(step: EmulatedStep, ptx: KernelMix | None) -> EmulatedStep:
-    """Return what the CPU executed, with the loop along k as its hot one where there are matrix instructions."""
+    """Return what the CPU executed, with the loop along k as its hot one where there are matrix instructions.
+
+    Where that is the loop over tiles, too, the hot loop is what every pass executes.
+    """
     done = step.executed
     loop = _loop_along_k(ptx) if ptx is not None and done is not None and done.warps_by_class.get(C.MMA) else None
-    if loop is None or done is None or loop.label == step.hot_label:
+    if loop is None or done is None:
         return step
-    return replace(step, hot_label=loop.label, hot_loop=_executed_in(loop, done))
+    if loop.label != step.hot_label:
+        return replace(step, hot_label=loop.label, hot_loop=_executed_in(loop, done))
+    every = step.hot_loop and _every_pass(loop, step.hot_loop)
+    return step if every is step.hot_loop else replace(step, hot_loop=every)
 
 
 def _loop_along_k(ptx: KernelMix) -> LoopMix | None:
-    """The loop with most matrix instructions outside of the loops in it; None where all are outside of loops."""
+    """The innermost loop with matrix instructions, of several the one with most; None where all are outside of loops.
 
-    def own(loop: LoopMix) -> int:
-        nested = (one.counts.by_class.get(C.MMA, 0) for one in ptx.loops if one.parent == loop.label)
-        return loop.counts.by_class.get(C.MMA, 0) - sum(nested)
-
-    most = max(ptx.loops, key=own, default=None)
-    return most if most is not None and own(most) else None
+    Loops around it may have some of their own: the first step of a tile, which has no sums to add to.
+    """
+    multiplying = [loop for loop in ptx.loops if loop.counts.by_class.get(C.MMA, 0)]
+    around = {outer.label for loop in multiplying for outer in multiplying if _inside(ptx, loop, outer)}
+    innermost = (loop for loop in multiplying if loop.label not in around)
+    return max(innermost, key=lambda loop: loop.counts.by_class[C.MMA], default=None)
 
 
 def _executed_in(loop: LoopMix, done: ExecutedCounts) -> ExecutedCounts:
@@ -91,6 +105,43 @@ def _executed_in(loop: LoopMix, done: ExecutedCounts) -> ExecutedCounts:
     return ExecutedCounts(sum(warps.values()), WARP_SIZE * sum(warps.values()), warps, {}, {}, {}, memory)
 
 
+def _every_pass(loop: LoopMix, done: ExecutedCounts) -> ExecutedCounts:
+    """What was executed in the loop along k without what makes results of the sums, if it is the loop over tiles, too.
+
+    Such a loop stores results in some of its passes: a share r of them. Of a class with T instructions in the text, of
+    which E each pass executes in the mean, those that every pass executes are (E - r T) / (1 - r).
+    """
+    text = loop.counts.by_class
+    passes = done.warps_by_class.get(C.MMA, 0) / text[C.MMA]
+    stored = _stores(loop)
+    if stored is None or not passes:
+        return done
+    share = done.warps_by_class.get(stored, 0) / text[stored] / passes
+    if share > _SELDOM:
+        return done
+    warps, memory = {}, dict(done.memory)
+    for cls, n in done.warps_by_class.items():
+        every = (n / passes - share * text.get(cls, 0)) / (1 - share)
+        warps[cls] = min(n, round(passes * max(0.0, every)))
+    for key, classes in _ACCESSES.items():
+        kept, made = (sum(of.get(cls, 0) for cls in classes) for of in (warps, done.warps_by_class))
+        if key in memory:
+            memory[key] = _part(memory[key], kept / made if made else 0.0)
+    return replace(done, warps=sum(warps.values()), warps_by_class=warps, memory=memory)
+
+
+def _stores(loop: LoopMix) -> C | None:
+    """The class of what may store results in a loop: to global memory, or where bulk copies take them from."""
+    text = loop.counts.by_class
+    if text.get(C.ST_GLOBAL):
+        return C.ST_GLOBAL
+    return C.ST_SHARED if text.get(C.ST_SHARED) and text.get(C.BULK_COPY) else None
+
+
+_SELDOM: Final = 0.9
+"""Share of the passes up to which results belong to a tile of several steps."""
+
+
 def _part(count: MemoryCount, share: float) -> MemoryCount:
     return replace(
         count,
@@ -101,14 +152,59 @@ def _part(count: MemoryCount, share: float) -> MemoryCount:
     )
 
 
-def stores_results(ptx: KernelMix | None, done: ExecutedCounts) -> bool:
-    """Whether a loop outside of the one along k stores to global memory: it makes results of the sums of a tile."""
+def stores_results(ptx: KernelMix | None, step: EmulatedStep) -> bool:
+    """Whether results of the sums of a tile are made in a loop, but not in each pass of the one along k.
+
+    They are stored to global memory, or to shared memory, from where bulk copies take them. Either in a loop around the
+    one along k, or in some of its passes, where it is the loop over tiles, too.
+
+    Args:
+        ptx: Static mix of the PTX, with the loop along k as its hot one.
+        step: What the CPU executed, as `with_loop_along_k` returns it.
+    """
     hot = ptx.hot_loop if ptx is not None else None
-    if ptx is None or hot is None or not done.warps_by_class.get(C.MMA):
+    if ptx is None or hot is None or step.executed is None or not step.executed.warps_by_class.get(C.MMA):
         return False
-    inside = hot.counts.by_class.get(C.ST_GLOBAL, 0)
-    top = sum(loop.counts.by_class.get(C.ST_GLOBAL, 0) for loop in ptx.loops if loop.depth == 1)
-    return top > inside
+    return _flattened(hot, step) or any(_stores_beside(ptx, loop, hot) for loop in ptx.loops if loop.depth == 1)
+
+
+def _flattened(hot: LoopMix, step: EmulatedStep) -> bool:
+    """Whether the loop along k is the loop over tiles, too, and stores results in some of its passes."""
+    done, stored = step.hot_loop, _stores(hot)
+    return (
+        done is not None
+        and stored is not None
+        and done.warps_by_class.get(C.MMA, 0) > 0 == done.warps_by_class.get(stored, 0)
+    )
+
+
+def _stores_beside(ptx: KernelMix, loop: LoopMix, hot: LoopMix) -> bool:
+    """Whether a loop stores results outside of the one along k: by threads, or by copies of what threads have laid."""
+    nested = {hot.label} if loop.label == hot.label or _inside(ptx, hot, loop) else set()
+    own = {cls: n - (hot.counts.by_class.get(cls, 0) if nested else 0) for cls, n in loop.counts.by_class.items()}
+    copied = bool(nested) and own.get(C.ST_SHARED, 0) > 0 and own.get(C.BULK_COPY, 0) > 0
+    return own.get(C.ST_GLOBAL, 0) > 0 or copied
+
+
+def tile_visits(ptx: KernelMix | None, step: EmulatedStep) -> float:
+    """Tiles that each block made results of, one after the other, where bulk copies take them from threads; at least 1.
+
+    A scheduler of tiles may give blocks some that lie beyond the data: their products are made, and nothing is stored.
+    """
+    hot, done = ptx.hot_loop if ptx is not None else None, step.executed
+    if ptx is None or hot is None or done is None:
+        return 1.0
+    for loop in ptx.loops:
+        laid = loop.counts.by_class.get(C.ST_SHARED, 0) - hot.counts.by_class.get(C.ST_SHARED, 0)
+        if loop.depth == 1 and loop.label != hot.label and _stores_beside(ptx, loop, hot) and laid > 0:
+            warps = multiplying_share(step, ptx, None) * _warps(step) * math.prod(step.launch.grid)
+            return max(1.0, done.warps_by_class.get(C.ST_SHARED, 0) / laid / warps)
+    return 1.0
+
+
+def _inside(ptx: KernelMix, loop: LoopMix, outer: LoopMix) -> bool:
+    around = ptx.around(loop)
+    return around is not None and (around.label == outer.label or _inside(ptx, around, outer))
 
 
 def tiles_grown(
@@ -192,8 +288,11 @@ def copies_of(step: EmulatedStep, beyond: float) -> Copies | None:
     stored = min(outgoing / beyond, from_global.bytes_used)
     share = stored / from_global.bytes_used if from_global.bytes_used else 0.0
 
+    # a single thread does this; where all warps come by, most of them are predicated off
+    made = {opcode: done.threads_by_opcode.get(opcode, n) for opcode, n in opcodes.items()}
+
     def executed(*beginnings: str, without: str = "?") -> int:
-        return sum(n for opcode, n in opcodes.items() if opcode.startswith(beginnings) and without not in opcode)
+        return sum(n for opcode, n in made.items() if opcode.startswith(beginnings) and without not in opcode)
 
     fills = executed("mbarrier.arrive.expect_tx", "mbarrier.expect_tx")
     blocks = math.prod(step.launch.grid)
@@ -235,19 +334,40 @@ def ring_of(
     done, fills = step.executed, _steps_along_k(step, ptx)
     if done is None or not fills or not (copied := done.memory.get("shared.copy", _NONE).bytes_used):
         return None
-    stage = copied / fills
-    # what four warps multiply together is read until the step after, when all have waited for it
-    read = 2 if any(opcode.startswith("wgmma") for opcode in done.warps_by_opcode) else 1
-    return Ring(grown * fills, stage, stage, max(1, int(shared_bytes / stage) - read), in_turn=True)
+    hot = ptx.hot_loop if ptx is not None else None
+    # what the first steps of all need, and what the last ones ask for without need, is copied beside the loop
+    asked = hot.counts.load_bytes_global * math.prod(step.launch.block) if hot is not None else 0
+    stage = min(copied / fills, asked or math.inf)
+    told = hot.copies_ahead if hot is not None else None
+    if told is None:  # older records: what four warps multiply together is read until all have waited for it
+        read = 2 if any(opcode.startswith("wgmma") for opcode in done.warps_by_opcode) else 1
+        told = int(shared_bytes / stage) - read
+    return Ring(grown * fills, stage, stage, max(1, told), in_turn=True)
+
+
+def awaited_share(step: EmulatedStep, ring: Ring | None, grown: float) -> float:
+    """Share of what asynchronous copies write to shared memory that a stage of some step is.
+
+    Beside it, the last steps of a tile may ask for stages beyond it, of which a small problem has as many as a large
+    one. They write zeros and fetch nothing.
+    """
+    copied = step.executed.memory.get("shared.copy", _NONE).bytes_used if step.executed is not None else 0
+    if ring is None or not ring.in_turn or not copied:
+        return 1.0
+    return min(1.0, ring.fills * ring.bytes / (grown * copied))
 
 
 def _steps_along_k(step: EmulatedStep, ptx: KernelMix | None) -> float:
     """How many passes all blocks make through the loop along k, where `cp.async` fills a stage in each; or 0."""
+    copied = step.executed is not None and step.executed.warps_by_class.get(C.CP_ASYNC)
+    return _passes_along_k(step, ptx) / _warps(step) if copied else 0.0
+
+
+def _passes_along_k(step: EmulatedStep, ptx: KernelMix | None) -> float:
+    """How many passes all warps make through the loop along k; 0 without one."""
     done, hot = step.executed, ptx.hot_loop if ptx is not None else None
-    if done is None or hot is None or not done.warps_by_class.get(C.CP_ASYNC):
-        return 0.0
-    text = hot.counts.by_class.get(C.MMA, 0)
-    return done.warps_by_class.get(C.MMA, 0) / text / _warps(step) if text else 0.0
+    text = hot.counts.by_class.get(C.MMA, 0) if hot is not None else 0
+    return done.warps_by_class.get(C.MMA, 0) / text if done is not None and text else 0.0
 
 
 def _warps(step: EmulatedStep) -> int:

@@ -49,6 +49,7 @@ from lab.store.expansion import AS_PTX, Expansions, expansions, hot_passes
 from lab.store.growth import declared, works
 from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, VariantRecord
 from lab.store.products import (
+    awaited_share,
     copies_of,
     counts_of_copies,
     multiplying_share,
@@ -57,6 +58,7 @@ from lab.store.products import (
     ring_of,
     stores_results,
     take_turns,
+    tile_visits,
     tiles_grown,
     with_loop_along_k,
 )
@@ -233,7 +235,10 @@ def _lean_counts(counts: ExecutedCounts | None, *, opcodes: bool = False) -> Exe
     if counts is None:
         return None
     kept = {opcode: n for opcode, n in counts.warps_by_opcode.items() if _matters(opcode)} if opcodes else {}
-    return replace(counts, warps_by_opcode=kept, threads_by_opcode={})
+    threads = {
+        opcode: n for opcode, n in counts.threads_by_opcode.items() if opcode in kept and counts_of_copies(opcode)
+    }
+    return replace(counts, warps_by_opcode=kept, threads_by_opcode=threads)
 
 
 def _lean_mix(mix: KernelMix) -> KernelMix:
@@ -286,7 +291,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
     grown = blocks * min(growth, work)
     # of nested loops over tiles and through a tile, the outer ones grow by as much less as tiles do
     nested = record.merit is Merit.TFLOPS and _nests(step.ptx)
-    stays = nested and stores_results(step.ptx, executed)  # a loop over tiles is around that along k
+    stays = nested and stores_results(step.ptx, step.small)  # a loop over tiles is around that along k
     # a sample fills its tiles as the real problem does: where products grow by more than blocks do, the loops do
     sampled = record.emulation is not None and record.emulation.sample is not None
     limit = _NESTED if nested else _SAMPLED if sampled and executed.warps_by_class.get(C.MMA) else _PERSISTENT
@@ -299,7 +304,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
     outside = blocks if persistent or record.merit is Merit.TFLOPS else max(blocks, work / growth)
     outside = inside if looped is None else outside
     # of a product, loops that store results of the sums grow with the tiles
-    by_tiles = (persistent and nested) or (record.merit is Merit.TFLOPS and stores_results(step.ptx, executed))
+    by_tiles = (persistent and nested) or (record.merit is Merit.TFLOPS and stores_results(step.ptx, step.small))
     around = inside / growth if by_tiles else inside
     scale = Scaling(inside, outside, around)
 
@@ -338,7 +343,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
     shared = by_class[C.LD_SHARED]
     merged = Expansions(min(1.0, shared.inside), min(1.0, shared.outside))
     waves = traffic(("shared.load",), "wavefronts", merged) + traffic(("shared.store", "shared.atomic"), "wavefronts")
-    share = multiplying_share(step.small)
+    share = multiplying_share(step.small, step.ptx, copies)
     uneven = 1.0
     if persistent:
         uneven = _rounds(work / growth / blocks) if stays else _uneven(step, within, work / blocks)
@@ -355,7 +360,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         partial_bytes=max(0.0, SECTOR_BYTES * filled - kept * traffic(("global.store",), "bytes_used"))
         if reuse is None or not reuse.stored
         else (SECTOR_BYTES * reuse.written - reuse.filled) * filled / reuse.stored,
-        wavefronts=waves + traffic(("shared.copy",), "wavefronts"),
+        wavefronts=waves + awaited_share(step.small, stages, inside) * traffic(("shared.copy",), "wavefronts"),
         waited_wavefronts=waves,
         # records that count no updates have sectors, which are no more than these
         updates=traffic(("global.atomic",), "updates") or traffic(("global.atomic",), "sectors"),
@@ -418,7 +423,7 @@ def _beyond(record: VariantRecord, step: _Step, executed: ExecutedCounts) -> flo
     depth = done.problem.get("k")
     if made and step.resources is not None and isinstance(depth, int) and depth > 0:
         held = _SUMS * step.resources.registers * math.prod(step.small.launch.block)
-        if made / depth / math.prod(step.small.launch.grid) > held:
+        if made / depth / math.prod(step.small.launch.grid) / tile_visits(step.ptx, step.small) > held:
             over /= max(1.0, math.floor(over))
     return max(1.0, over)
 

@@ -96,21 +96,36 @@ def test_a_warp_waits_for_no_more_loads_than_it_executes():
 
 def test_warps_that_meet_at_barriers_wait_for_each_others_products():
     """Eight warps are two a sub-partition: each waits for the products of one other, half of its block's."""
+    chain, alone = WarpChain(1, 0.0, barriers=2), replace(WORK, blocks_per_sm=1)
     made = {"float16": 2048.0 * 1000 * WORK.blocks}  # 1000 cycles a block at the documented rate
-    chain = WarpChain(1, 0.0, barriers=2)
     works = (
-        replace(WORK, chain=chain, products=made),
-        replace(WORK, chain=chain, group_products=made),
-        replace(WORK, chain=replace(chain, barriers=0.0), products=made),
+        replace(alone, chain=chain, products=made),
+        replace(alone, chain=chain, group_products=made),
+        replace(alone, chain=replace(chain, barriers=0.0), products=made),
+        replace(alone, chain=chain, products=made, warps_per_block=4),
     )
-    meeting, together, apart = (score(H200, [work], 0).resources["latency"] * CLOCK * 8 / 64 for work in works)
+    meeting, together, apart, four = (score(H200, [one], 0).resources["latency"] * CLOCK / 64 for one in works)
     machine = H200.latencies
     assert apart == pytest.approx(machine.block_latency)
     assert together == pytest.approx(machine.block_latency + 2 * machine.block_barrier)
     assert meeting == pytest.approx(together + 500 / machine.warp_products)
-    assert score(H200, [replace(works[0], warps_per_block=4)], 0).resources[
-        "latency"
-    ] * CLOCK * 8 / 64 == pytest.approx(together)
+    assert four == pytest.approx(together)
+
+
+def test_blocks_that_multiply_on_one_sm_wait_for_each_other():
+    """Four warps of a block multiply side by side; three blocks beside it are with what they need most of."""
+    chain, made = WarpChain(1, 0.0, barriers=2), {"float16": 2048.0 * 1000 * WORK.blocks}
+    block = replace(WORK, warps_per_block=4, chain=chain, products=made, blocks_per_sm=4)
+    machine = H200.latencies
+    products, reads = 1000 / machine.warp_products, 500.0
+    apart = machine.block_latency + 2 * machine.block_barrier
+    for waves, own, beside in (
+        (0.0, 0.0, products),
+        (reads, 3 / 4 * reads, (products**2 + reads**2) / (products + reads)),
+    ):
+        work = replace(block, wavefronts=waves * WORK.blocks, waited_wavefronts=waves * WORK.blocks)
+        found = score(H200, [work], 0).resources["latency"] * CLOCK / 64
+        assert found == pytest.approx((apart + own + 3 * beside) / 4)
 
 
 def test_spills_go_as_far_as_the_caches_do_not_hold_them():
@@ -378,34 +393,51 @@ ONE_AN_SM = replace(WORK, blocks=132, blocks_per_sm=1, instructions=0.0, by_clas
 
 
 def test_a_stage_arrives_once_for_as_many_as_are_filled_at_the_same_time():
-    one, two = (score(H200, [replace(ONE_AN_SM, ring=replace(RING, ahead=n))], 0) for n in (1, 2))
+    one, two, near = (
+        score(H200, [replace(ONE_AN_SM, ring=replace(RING, ahead=n))], moved).resources["stages"]
+        for n, moved in ((1, 10**9), (2, 10**9), (1, 0))
+    )
     machine = H200.latencies
-    arrival = machine.global_latency + 32768 / machine.stage_bytes
-    assert one.resources["stages"] == pytest.approx(100 * arrival / CLOCK)
-    assert two.resources["stages"] == pytest.approx(one.resources["stages"] / 2)
-    # what is multicast to the blocks of a cluster needs less of L2
-    shared = score(H200, [replace(ONE_AN_SM, ring=replace(RING, fetched=16384.0))], 0)
-    assert shared.resources["stages"] == pytest.approx(100 * (arrival - 8192 / machine.stage_bytes) / CLOCK)
+    assert one == pytest.approx(100 * (machine.global_latency + 32768 / 128) / CLOCK)
+    # two at a time would come faster than an SM receives them
+    assert one / 2 < two == pytest.approx(100 * 32768 / machine.stage_bytes / CLOCK)
+    # where nothing comes from DRAM, L2 has the last line, too
+    assert near == pytest.approx(max(two, 100 * (machine.l2_latency + 32768 / 128) / CLOCK))
+
+
+def test_a_stage_is_asked_for_again_when_the_products_of_the_next_step_are_queued():
+    """100 stages an SM, of which each has products of 1000 cycles."""
+    machine = H200.latencies
+    made = {"float16": 132 * 100 * 1000 * 2048 * machine.group_products}
+    ring = replace(RING, bytes=12800.0, fetched=12800.0)
+    one, three = (
+        score(H200, [replace(ONE_AN_SM, group_products=made, ring=replace(ring, ahead=n))], 10**7) for n in (1, 3)
+    )
+    trip = 1000 + machine.global_latency + 12800 / 128
+    assert one.resources["stages"] == pytest.approx(100 * trip / CLOCK, rel=2e-3)
+    assert three.resources["stages"] == pytest.approx(one.resources["stages"] / 3)
+    assert one.seconds - one.launches_s == pytest.approx(one.resources["stages"], rel=1e-3)
+    assert three.seconds < one.seconds
 
 
 def test_stages_that_arrive_in_time_delay_nothing():
     busy = replace(ONE_AN_SM, instructions=132 * 1e6)
     without, early, late = (
-        score(H200, [replace(busy, ring=ring)], 0).seconds
+        score(H200, [replace(busy, ring=ring)], 10**7).seconds
         for ring in (None, replace(RING, fills=132 * 50), replace(RING, fills=132 * 1000))
     )
     assert early == without
     assert late == pytest.approx(
-        score(H200, [replace(ONE_AN_SM, ring=replace(RING, fills=132 * 1000))], 0).seconds, rel=1e-3
+        score(H200, [replace(ONE_AN_SM, ring=replace(RING, fills=132 * 1000))], 10**7).seconds, rel=1e-3
     )
 
 
 def test_warps_that_copy_and_multiply_do_one_after_the_other():
     chain = WarpChain(1000, 50_000.0)
-    plain = score(H200, [replace(ONE_AN_SM, chain=chain, ring=RING)], 0).resources
     turns = score(H200, [replace(ONE_AN_SM, chain=chain, ring=replace(RING, in_turn=True))], 0).resources
+    arrival = H200.latencies.l2_latency + 32768 / H200.latencies.copy_bytes
     assert "stages" not in turns
-    assert turns["copies"] == pytest.approx(plain["stages"] + 50_000 / CLOCK)
+    assert turns["copies"] == pytest.approx((100 * arrival + 50_000) / CLOCK)
 
 
 def test_no_block_multiplies_while_the_only_one_of_an_sm_begins_and_ends():
@@ -502,7 +534,7 @@ def test_products_of_warpgroups_take_as_long_as_their_operands_are_read():
     busy = replace(ONE_AN_SM, group_products={"float16": 132e9}, wavefronts=132 * 2e5)
     few, many = (score(H200, [replace(busy, group_wavefronts=132 * n)], 0).resources for n in (1e5, 1e6))
     assert few["tensor cores"] == pytest.approx(1e9 / 2048 / H200.latencies.group_products / CLOCK)
-    assert many["tensor cores"] == pytest.approx(1.2e6 / CLOCK)
+    assert many["tensor cores"] == pytest.approx(1.2e6 / H200.latencies.group_products / CLOCK)
     # what one warp multiplies comes from registers
     alone = score(H200, [replace(ONE_AN_SM, products={"float16": 132e9}, wavefronts=132 * 1e7)], 0).resources
     assert alone["tensor cores"] == pytest.approx(1e9 / 2048 / H200.latencies.warp_products / CLOCK)

@@ -10,6 +10,7 @@ import pytest
 
 from lab.base.errors import UserError
 from lab.emulator.results import ExecutedCounts, LineCount, LoopCounts, MemoryCount
+from lab.isa.model import InstructionClass
 from lab.operators.builtin import operator
 from lab.operators.declared.declaration import declare
 from lab.stages import emulate as stage
@@ -187,6 +188,19 @@ def loop(label: str, depth: int, warps: int) -> LoopCounts:
 )
 def test_the_loop_that_executes_clearly_more_is_hot(loops, static, expected):
     assert hottest(loops, static) == expected
+
+
+def test_a_small_problem_has_few_steps_along_k():
+    def multiplying(label: str, depth: int, warps: int, matrices: int) -> LoopCounts:
+        by_class: dict[str, int] = {InstructionClass.MMA: matrices}
+        return LoopCounts(label, depth, ExecutedCounts(warps, 32 * warps, by_class, {}, {}, {}, {}))
+
+    along_k, epilogue = multiplying("k", 1, 100, 16), loop("epilogue", 1, 900)
+    assert hottest((along_k, epilogue), "k") == "k"
+    assert hottest((along_k, epilogue), "k", whole=True) == "epilogue"
+    assert hottest((along_k, epilogue, multiplying("other", 1, 300, 16)), "k") == "other"
+    tiles = multiplying("tiles", 1, 900, 16)  # all its matrix instructions are those of the loop in it
+    assert hottest((tiles, multiplying("k", 2, 100, 16)), "k") == "k"
 
 
 def test_a_matrix_instruction_counts_as_often_as_it_takes_cycles():

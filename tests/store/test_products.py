@@ -10,6 +10,7 @@ from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.isa.mix import Counts, KernelMix, LoopMix
 from lab.store.model import EmulatedStep, LaunchRecord
 from lab.store.products import (
+    awaited_share,
     copies_of,
     counts_of_copies,
     multiplying_share,
@@ -18,6 +19,7 @@ from lab.store.products import (
     ring_of,
     stores_results,
     take_turns,
+    tile_visits,
     tiles_grown,
     with_loop_along_k,
 )
@@ -80,11 +82,51 @@ def test_what_executed_most_is_left_where_it_multiplies_or_nothing_does(
 
 
 def test_a_loop_over_tiles_stores_results_and_a_loop_that_copies_does_not() -> None:
-    along = replace(ALONG_K, hot=True)
-    assert stores_results(ptx(TILES, along), DONE)
-    copying = loop("producer", cp_async_bulk=2)
-    assert not stores_results(ptx(replace(along, depth=1, parent=None), copying), DONE)
-    assert not stores_results(ptx(TILES, along), executed({"fma": 80}))
+    along, step = replace(ALONG_K, hot=True), EmulatedStep("k", LAUNCH, DONE, DONE, hot_label="k")
+    assert stores_results(ptx(TILES, along), step)
+    alone, copying = replace(along, depth=1, parent=None), loop("producer", cp_async_bulk=2)
+    assert not stores_results(ptx(alone, copying), step)
+    assert not stores_results(ptx(TILES, along), replace(step, executed=executed({"fma": 80})))
+    # copies take results from where threads laid them; what comes into a loop of its own is no result
+    laid = loop("tiles", mma=4, st_shared=8, cp_async_bulk=1)
+    assert stores_results(ptx(laid, along), step)
+    assert not stores_results(ptx(loop("tiles", mma=4, cp_async_bulk=1), along), step)
+    assert not stores_results(ptx(alone, replace(laid, label="beside")), step)
+
+
+def test_the_loop_along_k_is_the_inner_one_where_the_first_step_of_a_tile_stands_before_it() -> None:
+    tiles = loop("tiles", mma=12, st_global=8)
+    found = with_loop_along_k(EmulatedStep("k", LAUNCH, DONE, DONE, hot_label="tiles"), ptx(tiles, ALONG_K))
+    assert found.hot_label == "k"
+    # of loops side by side, the one that multiplies most
+    beside = loop("edge", mma=2)
+    assert with_loop_along_k(EmulatedStep("k", LAUNCH, DONE, DONE), ptx(tiles, ALONG_K, beside)).hot_label == "k"
+
+
+FLAT = loop("flat", hot=True, mma=4, integer=40, st_global=8, ld_shared=2)
+
+
+def test_what_a_loop_over_steps_and_tiles_does_once_a_tile_is_no_part_of_each_step() -> None:
+    """20 passes of 4 matrix instructions, of which 5 end a tile: they store 8 times and take 30 more integers."""
+    loads, stores = MemoryCount(requests=40, sectors=80), MemoryCount(requests=40, sectors=160)
+    memory = {"shared.load": loads, "global.store": stores}
+    done = executed({"mma": 80, "integer": 20 * 10 + 5 * 30, "st.global": 40, "ld.shared": 40}, None, memory)
+    step = EmulatedStep("k", LAUNCH, done, done, hot_label="flat")
+    found = with_loop_along_k(step, ptx(FLAT))
+    assert found.hot_loop is not None
+    assert found.hot_loop.warps_by_class == {"mma": 80, "integer": 200, "st.global": 0, "ld.shared": 40}
+    assert found.hot_loop.warps == 320
+    assert found.hot_loop.memory == {"shared.load": loads, "global.store": MemoryCount()}
+    assert stores_results(ptx(FLAT), found)
+    # where every pass stores, nothing is of a tile alone
+    each = executed({"mma": 80, "st.global": 160})
+    every = replace(step, executed=each, hot_loop=each)
+    assert with_loop_along_k(every, ptx(FLAT)) is every
+    assert not stores_results(ptx(FLAT), every)
+    # stores to shared memory that no bulk copy reads bring operands, some of them in branches that are not taken
+    laid = executed({"mma": 80, "st.shared": 40})
+    operands = replace(step, executed=laid, hot_loop=laid)
+    assert with_loop_along_k(operands, ptx(loop("flat", hot=True, mma=4, st_shared=8))) is operands
 
 
 def bulk(opcodes: dict[str, int], *, outgoing: int = 0, multicast: int = 1) -> EmulatedStep:
@@ -112,6 +154,27 @@ def test_a_ring_has_an_mbarrier_or_a_pair_of_them_for_each_stage() -> None:
     assert (ring.fills, ring.bytes, ring.fetched, ring.in_turn) == (40, 32768, 32768, False)
     # of mbarriers that no stage fits to, some are for other things
     assert [ring.ahead, short.ahead] == [3, 2]
+
+
+def test_all_warps_may_come_by_what_a_single_thread_asks_for() -> None:
+    """Four warps of each block execute what fills a stage, predicated off but for one thread of the block."""
+    barrier, fill = "mbarrier.init.shared::cta.b64", "mbarrier.arrive.expect_tx.shared::cta.b64"
+    step = bulk({barrier: 32, fill: 32})
+    done = step.executed
+    assert done is not None
+    told = copies_of(replace(step, executed=replace(done, threads_by_opcode={barrier: 8, fill: 8})), 1.0)
+    assert told is not None
+    assert (told.fills, told.ahead) == (8, 3)
+
+
+def test_a_scheduler_of_tiles_may_give_blocks_some_beyond_the_data() -> None:
+    """Of two blocks, all eight warps lay results of two tiles: 16 stores each."""
+    laid = loop("tiles", mma=4, st_shared=16, cp_async_bulk=1)
+    step = EmulatedStep("k", LAUNCH, executed({"mma": 80, "st.shared": 8 * 2 * 16}))
+    along = replace(ALONG_K, hot=True)
+    assert tile_visits(ptx(laid, along), step) == 2
+    assert tile_visits(ptx(TILES, along), step) == 1
+    assert tile_visits(None, step) == 1
 
 
 def test_copies_that_blocks_share_are_fetched_once() -> None:
@@ -154,6 +217,14 @@ def test_stages_of_cp_async_are_as_many_as_fit_into_shared_memory(opcode: str, a
     assert ring is not None
     assert (ring.fills, ring.bytes, ring.ahead, ring.in_turn) == (30, 32768, ahead, True)
     assert ring_of(step, ptx(loop("k", hot=True, cp_async=8)), None, 3.0, 98304) is None
+    # the text says how far ahead copies are asked for, and what a pass asks for: 128 threads 192 bytes each
+    (along,) = text.loops
+    told = replace(along, copies_ahead=2.5, counts=replace(along.counts, load_bytes_global=192))
+    ring = ring_of(step, ptx(told), None, 3.0, 98304 + 64)
+    assert ring is not None
+    assert (ring.fills, ring.bytes, ring.ahead) == (30, 24576, 2.5)
+    assert awaited_share(step, ring, 3.0) == pytest.approx(24576 / 32768)
+    assert awaited_share(step, None, 3.0) == 1
     assert ring_of(replace(step, executed=DONE), text, None, 3.0, 98304) is None
 
 
@@ -193,8 +264,16 @@ def test_warps_that_arrive_at_a_barrier_and_go_on_hand_over_their_turn() -> None
 
 def test_warps_that_take_registers_are_those_that_multiply() -> None:
     taking = EmulatedStep("k", LAUNCH, executed({"mma": 8}, {"setmaxnreg.inc.sync.aligned.u32": 4}))
-    assert multiplying_share(taking) == 0.5  # four of two blocks' eight warps
-    assert multiplying_share(EmulatedStep("k", LAUNCH, DONE)) == 1
+    assert multiplying_share(taking, None, None) == 0.5  # four of two blocks' eight warps
+    assert multiplying_share(EmulatedStep("k", LAUNCH, DONE), ptx(ALONG_K), None) == 1
+
+
+@pytest.mark.parametrize(("text", "share"), [(5, 0.5), (2, 1.0), (0, 1.0)])
+def test_warps_that_multiply_make_a_pass_for_each_stage_that_is_filled(text: int, share: float) -> None:
+    """Eight stages of two blocks; 80 matrix instructions are passes of so many warps of four."""
+    step = bulk({})
+    along = ptx(loop("k", hot=True, mma=text))
+    assert multiplying_share(step, along, copies_of(step, 1.0)) == share
 
 
 def test_products_of_four_warps_read_rows_and_columns_in_shared_memory() -> None:
