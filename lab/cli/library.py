@@ -82,7 +82,7 @@ def _explained(one: StoredLibrary, size: Size) -> list[str]:
     ]
     if made.workspace:
         lines.append(f"  workspace: {sum(buffer.bytes for buffer in made.workspace)} bytes")
-    expected = expected_ms(library.measured, size)
+    expected = expected_ms(library.measured, size, library.alignment)
     if expected is not None:
         lines.append(f"  expected: {expected:.4g} ms, {work * math.prod(size) / expected:.3g} TFLOP/s")
     near = sorted(library.measured, key=lambda at: math.dist(_doublings(at.size), _doublings(size)))
@@ -148,8 +148,8 @@ def check(
     from lab.gpu.timing.cache import Flush
     from lab.gpu.timing.survey import SurveyPolicy
     from lab.hardware.tensormaps import ADDRESS_ALIGNMENT
+    from lab.library.alignment import VECTOR
     from lab.library.archive import stored
-    from lab.library.tree import VECTOR
     from lab.store.tuning_model import ProblemType
     from lab.tuning.check import check as check_on
     from lab.tuning.file.schema import RandomModel

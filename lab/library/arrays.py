@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lab.base.errors import Location
 from lab.base.expressions import Scalar
 from lab.library.meaning import Meaning, interpreted
-from lab.library.package import BATCH_SIZES, SIZES, LibraryKernel
+from lab.library.package import BATCH_SIZES, SIZES, LibraryKernel, LibraryLaunch
 from lab.templates.launches import RESIDENT_BLOCKS
 
 Numbers = NDArray[np.int64]
@@ -47,13 +47,15 @@ _MANY = 1 << 40
 """More blocks than any launch has: a grid of at most so many as the GPU holds is one of a block for each tile."""
 
 
-def blocks(kernel: LibraryKernel, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Count the blocks of a kernel's largest launch. Where blocks stay for several tiles, tiles are counted.
+def blocks(kernel: LibraryKernel, layout: str, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Count the blocks of the launch that multiplies. Where blocks stay for several tiles, tiles are counted.
+
+    Of a sequence that declares no such launch it is the largest.
 
     Args:
         kernel: The kernel.
-        sizes: n x axes: m, n, k, and of batches their products; leading dimensions are m, n and m, those of layout nt
-            without padding.
+        layout: BLAS letters of A and B.
+        sizes: n x axes: m, n, k, and of batches their products; matrices have no padding.
 
     Returns:
         n blocks, at least 1 each.
@@ -61,15 +63,56 @@ def blocks(kernel: LibraryKernel, sizes: NDArray[np.int64]) -> NDArray[np.int64]
     Raises:
         UserError: An expression has an operation that is not defined on sizes.
     """
-    names = _names("nt", sizes)
+    found, alike = np.ones(len(sizes), dtype=np.int64), not _has_others(kernel)
+    for launch, count, _ in _launched(kernel, layout, sizes):
+        if launch.main or alike:
+            found = np.maximum(found, count)
+    return found
+
+
+def others(kernel: LibraryKernel, layout: str, sizes: NDArray[np.int64]) -> NDArray[np.float64] | None:
+    """Count the launches beside those that multiply: that pack operands, or add up parts of sums.
+
+    Args:
+        kernel: The kernel.
+        layout: BLAS letters of A and B.
+        sizes: As for `blocks`.
+
+    Returns:
+        n x 2: how many there are, and the 2^20 threads that they have together; None for a kernel without any.
+
+    Raises:
+        UserError: An expression has an operation that is not defined on sizes.
+    """
+    if not _has_others(kernel):
+        return None
+    found = np.zeros((len(sizes), 2))
+    for launch, count, threads in _launched(kernel, layout, sizes):
+        if not launch.main:
+            found += np.column_stack([count > 0, threads / 2**20])
+    return found
+
+
+def _has_others(kernel: LibraryKernel) -> bool:
+    return any(one.main for one in kernel.launches) and not all(one.main for one in kernel.launches)
+
+
+def _launched(
+    kernel: LibraryKernel, layout: str, sizes: NDArray[np.int64]
+) -> Iterator[tuple[LibraryLaunch, NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield the launches with their blocks and their threads at each size, 0 where one is left out."""
+    names = _names(layout, sizes)
     m = names["m"]
     names |= {"alpha": np.ones_like(m), "beta": np.ones_like(m), RESIDENT_BLOCKS: np.full_like(m, _MANY)}
-    found = np.ones(len(sizes), dtype=np.int64)
+
+    def volume(extents: tuple[str, str, str]) -> NDArray[np.int64]:
+        x, y, z = (np.broadcast_to(over(one, names), m.shape) for one in extents)
+        return x * y * z
+
     for launch in kernel.launches:
-        grid = [np.broadcast_to(over(axis, names), found.shape) for axis in launch.grid]
-        there = over(launch.when, names) if launch.when else np.asarray(1)
-        found = np.where(there, np.maximum(found, grid[0] * grid[1] * grid[2]), found)
-    return found
+        there = np.broadcast_to(over(launch.when, names) if launch.when else np.asarray(1), m.shape)
+        count = np.where(there, volume(launch.grid), 0)
+        yield launch, count, count * volume(launch.block)
 
 
 def takes(kernel: LibraryKernel, layout: str, sizes: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lab.base.sizes import AXES, BATCH_AXES, Size, extents
-from lab.library.tree import VECTOR
+from lab.library.alignment import VECTOR
 from lab.measured.timing import Samples
 
 TINY_MFLOP = 20.0

@@ -21,7 +21,7 @@ from lab.library.meaning import Meaning, interpreted
 from lab.library.nested import nested_tests, remainders
 from lab.library.package import ALIGNMENT, POINTERS, Library, LibraryKernel, LibraryLaunch, LibraryMap, to_json
 from lab.library.scalars import FACTORS_IN_C, REALS
-from lab.library.tree import BATCH_SPLIT, SPLIT_AXES, VECTOR
+from lab.library.tree import BATCH_SPLIT, split_axes
 from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.launches import RESIDENT_BLOCKS
 
@@ -87,8 +87,10 @@ def write(
 def to_python(library: Library) -> str:
     """Return a module with `select(m, n, k)`, of batches `select(m, n, k, batch)`, that needs only Python."""
     numbers = {kernel.name: i for i, kernel in enumerate(library.kernels)}
-    splits = SPLIT_AXES if library.batched else SPLIT_AXES[:BATCH_SPLIT]
-    return _rendered("library.py.j2", library, largest=LARGEST, splits=splits, vector=VECTOR, number_of=numbers)
+    vector = library.logic.vector
+    axes = split_axes(vector)
+    splits = axes if library.batched else axes[:BATCH_SPLIT]
+    return _rendered("library.py.j2", library, largest=LARGEST, splits=splits, vector=vector, number_of=numbers)
 
 
 def to_header(library: Library) -> str:
@@ -128,13 +130,13 @@ def to_source(library: Library, selection: Selection = Selection.NESTED) -> str:
         combine=combine_ptx(library.dtype).splitlines() if has_combination(library.dtype) else (),
         combine_entry=ENTRY,
         combine_threads=THREADS,
-        vector=VECTOR,
         nested=selection is Selection.NESTED,
         logics=[
             {
                 "name": name,
                 "root": logic.root,
                 "splits": logic.splits,
+                "vector": logic.vector,
                 "exact": logic.exact,
                 "tests": nested_tests(logic, library.axes) if selection is Selection.NESTED else (),
                 "remainders": remainders(logic),

@@ -6,12 +6,13 @@ grown over measured sizes alone puts its thresholds half way, where nothing happ
 are explained by a stair of its own: a constant, the waves in which its blocks run (`waves`), and the bytes of the
 matrices, with factors of at least 0 that fit its times best (non-negative least squares, Lawson and Hanson 1974). The
 constant and the bytes have one factor for warm caches and one for cold ones: short kernels are timed warm, and the
-step between the two does not come from the kernel. Clusters of blocks do not fill every SM, since a cluster lies
-within one group of SMs; how many SMs they fill is fitted too. The rest is interpolated among the nearest measured
-sizes, where the number of blocks and the blocks of the fullest SM weigh most. Sizes with a dimension that 4 does not
-divide get a factor of their own: kernels copy vectors of 4 elements where they may. The fastest of many guesses is
-likely to be wrong, so a time is assumed to be longer the less is known of it: far from measured sizes, and where 4
-does not divide a dimension and the kernel was never measured in that case.
+step between the two does not come from the kernel. Launches beside the product, which pack operands whose columns begin
+anywhere or add up parts of sums, have a factor for each launch and one for their threads. Clusters of blocks do not
+fill every SM, since a cluster lies within one group of SMs; how many SMs they fill is fitted too. The rest is
+interpolated among the nearest measured sizes, where the number of blocks and the blocks of the fullest SM weigh most.
+Sizes along which wide copies do not reach (`lab.library.alignment`) get a factor of their own. The fastest of many
+guesses is likely to be wrong, so a time is assumed to be longer the less is known of it: far from measured sizes, and
+where wide copies do not reach along a dimension and the kernel was never measured in that case.
 
 A stair errs by some tenths where few of a kernel's times are near, and among hundreds of kernels one whose stair is too
 low wins. What the kernels lost at the nearest measured sizes, each against the fastest there, errs less, and knows no
@@ -32,9 +33,9 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 from scipy.spatial import cKDTree
 
-from lab.base.sizes import AXES, Size
+from lab.base.sizes import Size
+from lab.library.alignment import ALL, Alignment
 from lab.library.grid import Floats, Grid
-from lab.library.tree import VECTOR
 
 LEAST_TIMES = 12
 """A kernel with fewer measured times is not fitted, and is not considered between sizes."""
@@ -44,7 +45,7 @@ _NEAREST = 10
 
 _AROUND = 48
 """A kernel that was measured at none of this many nearest sizes is taken to be too slow there. Of 6, 12, 24 and 48 the
-last lost the least: a kernel that wins where 4 does not divide a dimension may have been left out where 4 does."""
+last lost the least: a kernel that wins where wide copies do not reach may have been left out where they do."""
 
 _AROUND_SCATTERED = 12
 """The same between random sizes, where 48 reach over most of the box. With 48 a kernel of 256 x 128 tiles, timed at
@@ -79,7 +80,7 @@ _SMALLEST = (1, 2, 4, 8)
 """Thresholds on m and n below the first step, between random sizes."""
 
 _OTHER_CLASS = 1.0
-"""Distance between a size that 4 divides and one that 4 does not divide, in doublings of a dimension."""
+"""Distance between sizes of which wide copies reach along one alone, in doublings of a dimension."""
 
 _SAME_BLOCKS, _SAME_LOAD = 4.0, 4.0
 """Weights of a doubling of the blocks, and of the blocks of the fullest SM, against one of a dimension. Fitted with
@@ -132,7 +133,7 @@ _ABSENT = 0.8
 that were left out in turn, 0.6, 0.8 and 1.0 lost 4.3, 3.2 and 3.2 %."""
 
 _PEERS_CLASS = 0.5**0.5
-"""Distance, in doublings of a dimension, between one that 4 divides and one that it does not divide."""
+"""Distance, in doublings of a dimension, between sizes of which wide copies reach along one alone."""
 
 _PEERS_NEAR = 0.5
 """Distance, in doublings, below which their sizes have nearly the same weight."""
@@ -149,12 +150,14 @@ class Stair:
         at_once: Blocks that an SM holds.
         cluster: Blocks of a cluster.
         takes: From sizes to whether the kernel computes each; None for one that computes all.
+        others: From sizes to the launches beside the product (`lab.library.arrays.others`), n x 2; None for none.
     """
 
     blocks: Callable[[_Sizes], NDArray[np.int64]]
     at_once: int
     cluster: int = 1
     takes: Callable[[_Sizes], NDArray[np.bool_]] | None = None
+    others: Callable[[_Sizes], Floats | None] = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,13 @@ class Filled:
     edges: tuple[tuple[int, ...], ...]
 
 
-def fill(measured: Grid, stairs: Mapping[str, Stair], sms: int, cold: Collection[Size] = ()) -> Filled | None:
+def fill(
+    measured: Grid,
+    stairs: Mapping[str, Stair],
+    sms: int,
+    cold: Collection[Size] = (),
+    alignment: Alignment = ALL,
+) -> Filled | None:
     """Interpolate times between measured sizes.
 
     Args:
@@ -179,12 +188,13 @@ def fill(measured: Grid, stairs: Mapping[str, Stair], sms: int, cold: Collection
         stairs: How its kernels fill the GPU; kernels without a stair keep only their measured times.
         sms: SMs of the GPU.
         cold: Measured sizes whose times are of cold caches; the others' are of warm ones.
+        alignment: Along which dimensions wide copies reach.
 
     Returns:
         Measured and interpolated times; None where no kernel was measured often enough.
     """
     sizes = np.array(measured.sizes, dtype=np.int64)
-    known = _Points(sizes, np.array([size in cold for size in measured.sizes], dtype=np.bool_))
+    known = _Points(sizes, np.array([size in cold for size in measured.sizes], dtype=np.bool_), alignment)
     times = np.array(measured.times, dtype=np.float64)
     often = np.isfinite(times).sum(axis=0) >= LEAST_TIMES
     kernels = [i for i, name in enumerate(measured.kernels) if often[i] and name in stairs]
@@ -192,7 +202,7 @@ def fill(measured: Grid, stairs: Mapping[str, Stair], sms: int, cold: Collection
         return None
     fitting = _Fitting(times[:, kernels], tuple(stairs[measured.kernels[i]] for i in kernels), known, sms)
     edges = _edges(sizes)
-    points = known.joined(_alike(known, _between(edges, sizes)))
+    points = known.joined(_alike(known, _between(edges, known)))
     filled = np.full((len(points), len(measured.kernels)), np.nan)
     filled[:, kernels] = _mixed(fitting.stairs_at(points), fitting.losses_at(points), _share(fitting))
     rows = np.isfinite(times)
@@ -231,27 +241,40 @@ def waves(blocks: NDArray[np.int64], at_once: int, sms: int) -> Floats:
 
 
 _CLASSES = 8
-"""Of sizes: which of m, n and k `VECTOR` divides, a bit each."""
+"""Of sizes: along which of m, n and k wide copies reach, a bit each."""
 
 _WHOLE = _CLASSES - 1
-"""The class of sizes that it divides in all three."""
+"""The class of sizes along which they reach in all three."""
 
 
 @dataclass(frozen=True)
 class _Points:
-    """_Sizes, n x axes, and whether times there are of cold caches, n."""
+    """Sizes, n x axes, whether times there are of cold caches, n, and along which dimensions wide copies may reach."""
 
     sizes: _Sizes
     cold: NDArray[np.bool_]
+    alignment: Alignment = ALL
 
     def __len__(self) -> int:
         return len(self.sizes)
 
     def some(self, which: NDArray[np.bool_]) -> _Points:
-        return _Points(self.sizes[which], self.cold[which])
+        return replace(self, sizes=self.sizes[which], cold=self.cold[which])
 
     def joined(self, others: _Points) -> _Points:
-        return _Points(np.concatenate([self.sizes, others.sizes]), np.concatenate([self.cold, others.cold]))
+        sizes, cold = np.concatenate([self.sizes, others.sizes]), np.concatenate([self.cold, others.cold])
+        return replace(self, sizes=sizes, cold=cold)
+
+    @property
+    def divided(self) -> NDArray[np.bool_]:
+        """Whether wide copies reach along m, n and k: n x 3."""
+        return self.alignment.divided(self.sizes)
+
+    @property
+    def classes(self) -> NDArray[np.intp]:
+        """The class of each size."""
+        found: NDArray[np.intp] = self.divided @ np.array([1, 2, 4])
+        return found
 
 
 @dataclass(frozen=True)
@@ -262,7 +285,8 @@ class _Fit:
         stair: Its blocks.
         sms: SMs that they fill.
         weights: Of the features.
-        factors: Logarithms by class of the sizes, 0 of those that 4 divides; NaN where it was not measured.
+        factors: Logarithms by class of the sizes, 0 of the class that the weights are fitted to; NaN where the kernel
+            was not measured.
         known: Where it was measured.
         blocks: How many ran there.
         rest: What is left there unexplained: logarithms.
@@ -281,8 +305,9 @@ class _Fit:
         if not len(points):
             return np.empty(0)
         blocks = self.stair.blocks(points.sizes)
-        explained = np.log(_features(points, blocks, self.stair.at_once, self.sms) @ self.weights)
-        explained += np.where(np.isnan(self.factors), usual, self.factors)[_classes(points.sizes)]
+        others = self.stair.others(points.sizes)
+        explained = np.log(_features(points, blocks, others, self.stair.at_once, self.sms) @ self.weights)
+        explained += np.where(np.isnan(self.factors), usual, self.factors)[points.classes]
         tree = cKDTree(self._places(self.known, self.blocks))
         distance, near = tree.query(self._places(points, blocks), k=min(_NEAREST, len(self.known)), workers=-1)
         distance, near = distance.reshape(len(points), -1), near.reshape(len(points), -1)
@@ -293,31 +318,34 @@ class _Fit:
         return times
 
     def _places(self, points: _Points, blocks: NDArray[np.int64]) -> Floats:
-        """Return coordinates: logarithms of dimensions and blocks, divisibility by `VECTOR`, the cache's state."""
+        """Return coordinates: logarithms of dimensions and blocks, where wide copies reach, the cache's state."""
         load = -(-blocks // self.sms)
         alike = [_SAME_BLOCKS * np.log2(blocks), _SAME_LOAD * np.log2(load), _OTHER_CACHE * points.cold]
-        return np.column_stack([np.log2(points.sizes), _OTHER_CLASS * _divided(points.sizes), *alike])
+        return np.column_stack([np.log2(points.sizes), _OTHER_CLASS * points.divided, *alike])
 
 
 def _fit(points: _Points, times: Floats, stair: Stair, sms: int) -> _Fit:
     """Return the fit that leaves the least unexplained, over the numbers of SMs that clusters may fill."""
     there = np.isfinite(times)
     points, times = points.some(there), times[there]
-    blocks, classes = stair.blocks(points.sizes), _classes(points.sizes)
+    blocks, classes = stair.blocks(points.sizes), points.classes
     home = classes == _WHOLE
-    if home.sum() < LEAST_TIMES:
+    # launches beside the product run where copies are narrow: they explain those times, which are fitted, too
+    others = stair.others(points.sizes)
+    explained = others is not None
+    if explained or home.sum() < LEAST_TIMES:
         home[:] = True
 
     def on(held: int) -> _Fit:
-        features = _features(points, blocks, stair.at_once, held)
+        features = _features(points, blocks, others, stair.at_once, held)
         # relative errors: times span orders of magnitude
         weights, _ = nnls(features[home] / times[home, None], np.ones(int(home.sum())))
         rest = np.log(times) - np.log(np.maximum(features @ weights, np.finfo(float).tiny))
-        factors = np.full(_CLASSES, np.nan)
+        factors = np.full(_CLASSES, 0.0 if explained else np.nan)
         factors[_WHOLE] = 0.0
         for one in set(classes.tolist()) - {_WHOLE}:
             own = rest[classes == one]
-            if len(own) >= 3 and not home.all():  # noqa: PLR2004 - a median of less says nothing
+            if len(own) >= 3 and (explained or not home.all()):  # noqa: PLR2004 - a median of less says nothing
                 factors[one] = np.median(own)
         rest -= np.nan_to_num(factors)[classes]
         return _Fit(stair, held, weights, factors, points, blocks, rest)
@@ -382,8 +410,8 @@ class _Fitting:
 
         The fit is linear in the logarithms of the dimensions, and prefers by `flat` not to change with them.
         """
-        tree = cKDTree(_peers(self.known.sizes))
-        distance, near = tree.query(_peers(points.sizes), k=min(_PEERS, len(self.known)), workers=-1)
+        tree = cKDTree(_peers(self.known))
+        distance, near = tree.query(_peers(points), k=min(_PEERS, len(self.known)), workers=-1)
         distance, near = distance.reshape(len(points), -1), near.reshape(len(points), -1)
         weight = 1 / np.square(distance + _PEERS_NEAR)
         weight /= weight.sum(axis=1, keepdims=True)
@@ -401,14 +429,8 @@ class _Fitting:
         return found
 
 
-def _peers(sizes: _Sizes) -> Floats:
-    return np.column_stack([np.log2(sizes), _PEERS_CLASS * _divided(sizes)])
-
-
-def _divided(sizes: _Sizes) -> NDArray[np.bool_]:
-    """Return which of m, n and k `VECTOR` divides, sizes x 3. How many products there are changes no copy."""
-    found: NDArray[np.bool_] = sizes[:, : len(AXES)] % VECTOR == 0
-    return found
+def _peers(points: _Points) -> Floats:
+    return np.column_stack([np.log2(points.sizes), _PEERS_CLASS * points.divided])
 
 
 def _mixed(stairs: Floats, losses: Floats, share: float) -> Floats:
@@ -446,8 +468,11 @@ def _usual(known: Sequence[Floats]) -> Floats:
     return usual
 
 
-def _features(points: _Points, blocks: NDArray[np.int64], at_once: int, sms: int) -> Floats:
-    """Return n x features: a constant and the matrices' bytes, warm and cold, waves, and waves times k; at least 0."""
+def _features(points: _Points, blocks: NDArray[np.int64], others: Floats | None, at_once: int, sms: int) -> Floats:
+    """Return n x features, at least 0: a constant and the matrices' bytes, warm and cold, waves, and waves times k.
+
+    Of other launches, what `Stair.others` counts, and their threads once more for cold caches.
+    """
     m, n, k, *batch = points.sizes.T.astype(np.float64)
     ran = waves(blocks, at_once, sms)
     # scaled alike, or the least squares would be ill-conditioned
@@ -455,12 +480,10 @@ def _features(points: _Points, blocks: NDArray[np.int64], at_once: int, sms: int
     for products in batch:
         scaled *= products[:, None]
     scaled = np.column_stack([np.ones(len(points)), scaled])
-    return np.hstack([scaled, scaled * points.cold[:, None], ran, ran * (k / 2**10)[:, None]])
-
-
-def _classes(sizes: _Sizes) -> NDArray[np.intp]:
-    found: NDArray[np.intp] = _divided(sizes) @ np.array([1, 2, 4])
-    return found
+    found = [scaled, scaled * points.cold[:, None], ran, ran * (k / 2**10)[:, None]]
+    if others is not None:
+        found += [others, others[:, 1:] * points.cold[:, None]]
+    return np.hstack(found)
 
 
 def _neighbours(known: _Sizes, sizes: _Sizes, most: int) -> NDArray[np.intp]:
@@ -473,8 +496,8 @@ def _neighbours(known: _Sizes, sizes: _Sizes, most: int) -> NDArray[np.intp]:
 def _alike(known: _Points, sizes: _Sizes) -> _Points:
     """Give sizes the state of the cache that measured sizes around them had."""
     if not len(sizes):
-        return _Points(sizes, np.empty(0, np.bool_))
-    return _Points(sizes, known.cold[_neighbours(known.sizes, sizes, _ALIKE)].mean(axis=1) > 0.5)  # noqa: PLR2004 - most
+        return replace(known, sizes=sizes, cold=np.empty(0, np.bool_))
+    return replace(known, sizes=sizes, cold=known.cold[_neighbours(known.sizes, sizes, _ALIKE)].mean(axis=1) > 0.5)  # noqa: PLR2004 - most
 
 
 def _edges(known: _Sizes) -> tuple[tuple[int, ...], ...]:
@@ -525,15 +548,16 @@ def _halves(values: NDArray[np.int64]) -> tuple[int, ...]:
     return tuple(sorted({*measured, *between}))
 
 
-def _between(edges: Sequence[Sequence[int]], known: _Sizes) -> _Sizes:
+def _between(edges: Sequence[Sequence[int]], points: _Points) -> _Sizes:
     """Return sizes between measured ones.
 
     Of a grid these are the end of every cell, and one less along m and n where such a size was measured. Of random
-    sizes, further ones of the same kind: even in the logarithms, with as many multiples of `VECTOR`.
+    sizes, further ones of the same kind: even in the logarithms, with as many multiples of a vector.
     """
+    known, vector = points.sizes, points.alignment.vector
     if _scattered(known):
-        return _drawn(known)
-    seen = set(map(tuple, (known[:, :2] % VECTOR == 0).tolist()))
+        return _drawn(known, vector)
+    seen = set(map(tuple, (known[:, :2] % vector == 0).tolist()))
     taken = set(map(tuple, known.tolist()))
     sizes: list[Size] = []
     for whole_m, whole_n in sorted(seen):
@@ -544,12 +568,12 @@ def _between(edges: Sequence[Sequence[int]], known: _Sizes) -> _Sizes:
     return np.array(sizes, dtype=np.int64).reshape(-1, known.shape[1])
 
 
-def _drawn(known: _Sizes) -> _Sizes:
+def _drawn(known: _Sizes, vector: int) -> _Sizes:
     rng = np.random.default_rng(0)
     low, high = known.min(axis=0), known.max(axis=0)
     drawn = np.exp(rng.uniform(np.log(low), np.log(high + 1), (_DRAWN, known.shape[1]))).astype(np.int64)
-    whole = rng.random(drawn.shape) < (known % VECTOR == 0).mean(axis=0)
-    drawn = np.clip(np.where(whole, np.maximum(drawn // VECTOR, 1) * VECTOR, drawn), low, high)
+    whole = rng.random(drawn.shape) < (known % vector == 0).mean(axis=0)
+    drawn = np.clip(np.where(whole, np.maximum(drawn // vector, 1) * vector, drawn), low, high)
     taken = set(map(tuple, known.tolist()))
     sizes = [size for size in dict.fromkeys(map(tuple, drawn.tolist())) if size not in taken]
     return np.array(sizes, dtype=np.int64).reshape(-1, known.shape[1])

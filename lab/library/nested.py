@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from lab.base.sizes import AXES
-from lab.library.tree import BATCH_SPLIT, SPLIT_AXES, Exact, Logic
+from lab.library.tree import BATCH_SPLIT, Exact, Logic, split_axes
 
 _INDENT = "    "
 
@@ -28,11 +28,11 @@ def nested_tests(logic: Logic, axes: Sequence[str] = AXES) -> tuple[str, ...]:
 def remainders(logic: Logic) -> tuple[tuple[str, str], ...]:
     """Return (variable, dimension) of each remainder that a threshold stands on."""
     used = sorted({split.axis for split in logic.splits if len(AXES) <= split.axis < BATCH_SPLIT})
-    return tuple((_variable(axis), AXES[axis - len(AXES)]) for axis in used)
+    return tuple((_variable(logic, axis), AXES[axis - len(AXES)]) for axis in used)
 
 
-def _variable(axis: int) -> str:
-    return SPLIT_AXES[axis].replace(" % ", "_mod_")
+def _variable(logic: Logic, axis: int) -> str:
+    return split_axes(logic.vector)[axis].replace(" % ", "_mod_")
 
 
 def _exact(sizes: Sequence[Exact], axes: Sequence[str], depth: int = 0) -> Iterator[str]:
@@ -76,5 +76,5 @@ def _splits(logic: Logic) -> Iterator[str]:
             split = logic.splits[item]
             sides = [("<", split.below), (">=", split.rest)]
             (sign, inside), (_, after) = sorted(sides, key=lambda side: below(side[1]))
-            yield f"{_INDENT * depth}if ({_variable(split.axis)} {sign} {split.threshold}) {{"
+            yield f"{_INDENT * depth}if ({_variable(logic, split.axis)} {sign} {split.threshold}) {{"
             waiting += [(depth, after), (depth, "}"), (depth + 1, inside)]

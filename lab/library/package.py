@@ -17,6 +17,7 @@ from lab.base.expressions import Scalar, names_in
 from lab.base.sizes import AXES, BATCH_AXES, STRIDES, Size
 from lab.hardware.encodedmaps import DATA_TYPES
 from lab.hardware.tensormaps import ADDRESS_ALIGNMENT, TensorMap
+from lab.library.alignment import Alignment
 from lab.library.grid import Loss
 from lab.library.tree import Logic
 from lab.templates.front_matter import ARGUMENT_TYPES, TENSOR_MAP
@@ -61,6 +62,7 @@ class LibraryLaunch:
         shared_bytes: Dynamic shared memory of a block.
         arguments: Name and type of each, in the kernel's order: ``("A", "float32*")``, ``("a_map", "tensor_map")``.
         when: It is left out where this is false; empty for always.
+        main: Of a sequence, the launch that multiplies, as the template declares it.
     """
 
     entry: str
@@ -69,6 +71,7 @@ class LibraryLaunch:
     shared_bytes: str
     arguments: tuple[tuple[str, str], ...]
     when: str = ""
+    main: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +234,11 @@ class Library:
     def axes(self) -> tuple[str, ...]:
         """Names of the dimensions by which a kernel is picked."""
         return BATCH_AXES if self.batched else AXES
+
+    @property
+    def alignment(self) -> Alignment:
+        """Which dimensions decide where its matrices' columns begin, without padding."""
+        return Alignment.of(self.dtype, self.layout)
 
     @property
     def sizes(self) -> tuple[str, ...]:

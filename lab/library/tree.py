@@ -22,16 +22,17 @@ from numpy.typing import NDArray
 
 from lab.base.errors import UserError
 from lab.base.sizes import AXES, BATCH_AXES, Size, extents
+from lab.library.alignment import ALL, VECTOR, Alignment
 from lab.library.grid import Floats, Grid, Loss, check_size, loss_of
 
-VECTOR = 4
-"""Elements of the widest copies: a kernel may take another path where this does not divide a dimension."""
+BATCH_SPLIT = 2 * len(AXES)
+"""The number of products among the axes of splits."""
 
-SPLIT_AXES = (*AXES, *(f"{axis} % {VECTOR}" for axis in AXES), "batch")
-"""What a threshold may stand on: a dimension, or what is left of m, n or k when it is divided by `VECTOR`."""
 
-BATCH_SPLIT = len(SPLIT_AXES) - 1
-"""The number of products in `SPLIT_AXES`."""
+def split_axes(vector: int) -> tuple[str, ...]:
+    """Return what a threshold may stand on: a dimension, or what is left of m, n or k when a vector divides it."""
+    return (*AXES, *(f"{axis} % {vector}" for axis in AXES), "batch")
+
 
 _UNMEASURED = 1e6
 """Loss of a kernel at a size where it was not measured: beyond any real one, so that no split accepts it willingly."""
@@ -42,7 +43,7 @@ class Split:
     """One inner node of the tree.
 
     Attributes:
-        axis: Number in `SPLIT_AXES`.
+        axis: Number in `split_axes`.
         threshold: Sizes that are below it there go to `below`, the others to `rest`.
         below: A split's number, or ``~kernel``, which is negative.
         rest: The same.
@@ -79,12 +80,14 @@ class Logic:
         root: Where a size starts: a split's number, or ``~kernel``.
         splits: The tree.
         exact: Sizes that do not go through the tree, in ascending order.
+        vector: What remainders are left by.
     """
 
     kernels: tuple[str, ...]
     root: int
     splits: tuple[Split, ...] = ()
     exact: tuple[Exact, ...] = ()
+    vector: int = VECTOR
 
     def __post_init__(self) -> None:
         """Check what may be wrong in a file: numbers out of range, and splits that lead back.
@@ -100,8 +103,11 @@ class Logic:
             if not (least <= node < len(self.splits) or 0 <= ~node < len(self.kernels)):
                 accepted = "a later split, or ~kernel"
                 raise UserError("the selection tree is broken", key=name, found=node, accepted=accepted)
-        if any(split.axis not in range(len(SPLIT_AXES)) for split in self.splits):
-            accepted = ", ".join(f"{i}: {name}" for i, name in enumerate(SPLIT_AXES))
+        if self.vector < 1:
+            raise UserError("the selection tree is broken", key="vector", found=self.vector, accepted="at least 1")
+        axes = split_axes(self.vector)
+        if any(split.axis not in range(len(axes)) for split in self.splits):
+            accepted = ", ".join(f"{i}: {name}" for i, name in enumerate(axes))
             raise UserError("the selection tree is broken", key="splits.axis", accepted=accepted)
         order = [one.size for one in self.exact]
         if order != sorted(set(order)):
@@ -136,6 +142,7 @@ class Logic:
             moved(self.root),
             tuple(Split(s.axis, s.threshold, moved(s.below), moved(s.rest)) for s in self.splits),
             tuple(replace(one, kernel=number[one.kernel]) for one in self.exact),
+            self.vector,
         )
 
     @cached_property
@@ -174,12 +181,13 @@ class Logic:
             else:
                 low = max(low, split.threshold)
             bounds[split.axis] = low, high
-        return tuple(_between(SPLIT_AXES[axis], *bounds[axis]) for axis in sorted(bounds))
+        axes = split_axes(self.vector)
+        return tuple(_between(axes[axis], *bounds[axis]) for axis in sorted(bounds))
 
     def _way(self, size: Size) -> Iterator[tuple[Split, bool]]:
         """Yield the splits that a size goes through, and whether it is below their thresholds."""
         m, n, k, batch = size
-        along = (m, n, k, m % VECTOR, n % VECTOR, k % VECTOR, batch)
+        along = (m, n, k, m % self.vector, n % self.vector, k % self.vector, batch)
         at = self.root
         while at >= 0:
             split = self.splits[at]
@@ -206,6 +214,7 @@ def build(
     tolerance: float = 0.0,
     edges: Edges | None = None,
     gains: Mapping[str, Floats] | None = None,
+    alignment: Alignment = ALL,
 ) -> Logic:
     """Build the logic from measured ranges and measured exact sizes.
 
@@ -215,11 +224,12 @@ def build(
         most_leaves: The most leaves of the tree; 0 means no limit.
         tolerance: A node whose mean loss is no more than this share is not split further; nor may the mean be more over
             the sizes that kernels with requirements take.
-        edges: Where thresholds on a dimension may stand; further thresholds separate the m, n and k that
-            `VECTOR` divides. Without edges, thresholds stand half way between sizes.
+        edges: Where thresholds on a dimension may stand; further thresholds separate the m, n and k along which wide
+            copies reach. Without edges, thresholds stand half way between sizes.
         gains: For each kernel that cannot take every size, what it gains at each size of the ranges on the kernel that
             runs where it cannot, as a share of the best kernel's time; NaN where it cannot take the size, minus
             infinity where it can but has no time.
+        alignment: Along which dimensions wide copies reach.
 
     Returns:
         The logic, without kernels that are never picked.
@@ -232,7 +242,9 @@ def build(
         raise UserError("nothing was measured", accepted="a grid of ranges, of exact sizes, or both")
     if grown_over is not ranges:
         edges = gains = None
-    root, splits = _grow(_costs(grown_over, gains or {}), grown_over.sizes, most_leaves, tolerance, edges)
+    root, splits = _grow(
+        _costs(grown_over, gains or {}), grown_over.sizes, most_leaves, tolerance, edges, alignment=alignment
+    )
     fastest = dict(zip(exact.sizes, exact.fastest(), strict=True)) if exact else {}
     names = grown_over.kernels
     picked = [names[~to] for to in (root, *(to for s in splits for to in (s.below, s.rest))) if to < 0]
@@ -247,6 +259,7 @@ def build(
         renumbered(root),
         tuple(Split(s.axis, s.threshold, renumbered(s.below), renumbered(s.rest)) for s in splits),
         tuple(_exact(size, number[name]) for size, name in sorted(fastest.items())),
+        alignment.vector,
     )
 
 
@@ -319,10 +332,16 @@ def _costs(grid: Grid, gains: Mapping[str, Floats]) -> _Costs:
 
 
 def _grow(
-    costs: _Costs, sizes: Sequence[Size], most_leaves: int, tolerance: float, edges: Edges | None
+    costs: _Costs,
+    sizes: Sequence[Size],
+    most_leaves: int,
+    tolerance: float,
+    edges: Edges | None,
+    *,
+    alignment: Alignment,
 ) -> tuple[int, tuple[Split, ...]]:
     """Grow the tree, with kernels numbered as in the grid. The leaves that lose most are split first."""
-    places = _halfway(sizes) if edges is None else _in_cells(sizes, edges)
+    places = _halfway(sizes) if edges is None else _in_cells(sizes, edges, alignment)
     root = _node(np.arange(len(sizes)), costs)
     heap = [(-root.lost, 0, root)]
     leaves = pushed = 1
@@ -371,20 +390,20 @@ def _halfway(sizes: Sequence[Size]) -> _Places:
     return _Places(_by_split_axis(raw, np.zeros_like(raw[:, : len(AXES)])), None)
 
 
-def _in_cells(sizes: Sequence[Size], edges: Edges) -> _Places:
+def _in_cells(sizes: Sequence[Size], edges: Edges, alignment: Alignment) -> _Places:
     """Sizes beyond the last edge lie in the last cell."""
     raw = np.array(sizes, dtype=np.int64)
     cells = [np.minimum(np.searchsorted(own, raw[:, i]), len(own) - 1) for i, own in enumerate(edges)]
-    divided = (raw[:, : len(AXES)] % VECTOR != 0).astype(np.int64)
+    uneven = (~alignment.divided(raw)).astype(np.int64)
     ends = [tuple(own) for own in edges]
-    remainders = ((0, VECTOR - 1) for _ in AXES)
+    remainders = ((0, alignment.vector - 1) for _ in AXES)
     return _Places(
-        _by_split_axis(np.column_stack(cells), divided), (*ends[: len(AXES)], *remainders, *ends[len(AXES) :])
+        _by_split_axis(np.column_stack(cells), uneven), (*ends[: len(AXES)], *remainders, *ends[len(AXES) :])
     )
 
 
 def _by_split_axis(along: NDArray[np.int64], remainders: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return sizes x dimensions in the order of `SPLIT_AXES`; a size of no batch has nothing along the last one."""
+    """Return sizes x dimensions in the order of `split_axes`; a size of no batch has nothing along the last one."""
     found: NDArray[np.int64] = np.column_stack([along[:, : len(AXES)], remainders, along[:, len(AXES) :]])
     return found.astype(np.int64)
 

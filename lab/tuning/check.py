@@ -106,7 +106,7 @@ def _row(library: Library, one: _Picked, surveyed: Surveyed) -> CheckedSize:
         library.layout,
         one.size,
         library.kernels[one.number].name,
-        expected_ms(library.measured, one.size),
+        expected_ms(library.measured, one.size, library.alignment),
         ours.samples,
         beside.samples if beside else None,
         ours.cache,

@@ -12,7 +12,8 @@ from pathlib import Path
 from lab.base.errors import Location, UserError
 from lab.base.sizes import Size, extents
 from lab.library import emit, specialise
-from lab.library.arrays import blocks, takes
+from lab.library.alignment import Alignment
+from lab.library.arrays import blocks, others, takes
 from lab.library.grid import Grid, Loss, loss_of
 from lab.library.interpolation import Filled, Stair, fill
 from lab.library.package import Library, LibraryKernel, MeasuredSize, TimesKind
@@ -212,20 +213,23 @@ def _grown(context: TuningContext, final: FinalStep, requiring: Requiring | None
     if asked is None:
         return None
     measured, exact = (_grid(context, final, sizes) for sizes in (final.sizes.ranges, final.sizes.exact))
+    alignment = Alignment.of(final.type.dtype, final.type.layout)
     if measured is None:
-        return Grown(build(None, exact, tolerance=asked.tolerance), exact, 0, requiring) if exact else None
+        if exact is None:
+            return None
+        return Grown(build(None, exact, tolerance=asked.tolerance, alignment=alignment), exact, 0, requiring)
     _, refined = _between(final.sizes.ranges, context.tuning)
     between = _grid(context, final, refined, TimingStage.REFINED)
     if between is not None:
         measured = _joined(measured, between)
-    filled = _filled(context, final, measured)
+    filled = _filled(context, final, measured, alignment)
     over, edges, interpolated, gains = measured, None, 0, None
     if filled is not None:
         over, edges, interpolated = filled.grid, filled.edges, len(filled.grid.sizes) - len(measured.sizes)
     if requiring is not None:
         over = requiring.with_others(over)
         gains = requiring.gains(over)
-    logic = build(over, exact, tolerance=asked.tolerance, edges=edges, gains=gains)
+    logic = build(over, exact, tolerance=asked.tolerance, edges=edges, gains=gains, alignment=alignment)
     return Grown(logic, measured, interpolated, requiring)
 
 
@@ -271,14 +275,19 @@ def _between(ranges: Sequence[Size], tuning: Tuning) -> tuple[tuple[Size, ...], 
     return held, halving.between([*ranges, *held], tuning.library.refine, tuning.seed + 1)
 
 
-def _filled(context: TuningContext, final: FinalStep, measured: Grid) -> Filled | None:
+def _filled(context: TuningContext, final: FinalStep, measured: Grid, alignment: Alignment) -> Filled | None:
     """The measured sizes, and interpolated times of those between."""
     stairs = {}
     for one in final.kernels:
         if one.facts.name in measured.kernels and one.facts.blocks_per_sm:
-            made = _launched(one, final.type)
-            able = partial(takes, made, final.type.layout) if made.requires else None
-            stairs[one.facts.name] = Stair(partial(blocks, made), one.facts.blocks_per_sm, one.facts.cluster, able)
+            made, layout = _launched(one, final.type), final.type.layout
+            stairs[one.facts.name] = Stair(
+                partial(blocks, made, layout),
+                one.facts.blocks_per_sm,
+                one.facts.cluster,
+                partial(takes, made, layout) if made.requires else None,
+                partial(others, made, layout),
+            )
     cold = {
         size
         for stage in (TimingStage.FINAL, TimingStage.REFINED)
@@ -286,7 +295,7 @@ def _filled(context: TuningContext, final: FinalStep, measured: Grid) -> Filled 
         for size, timed in context.ledger.times[stage].get(one.facts.id, {}).items()
         if timed.cache == "cold"
     }
-    return fill(measured, stairs, context.gpu.sms, cold)
+    return fill(measured, stairs, context.gpu.sms, cold, alignment)
 
 
 def _refine(context: TuningContext, final: FinalStep, between: Sequence[Size]) -> None:

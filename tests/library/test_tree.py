@@ -12,7 +12,7 @@ from library_support import invented_grid
 from lab.base.errors import UserError
 from lab.base.sizes import AXES, Size
 from lab.library.grid import Grid, best_single
-from lab.library.tree import SPLIT_AXES, Exact, Logic, Split, build, evaluate
+from lab.library.tree import Exact, Logic, Split, build, evaluate, split_axes
 
 MILLISECONDS = st.sampled_from([0.5, 1.0, 1.5, 2.0, 4.0, 7.0])
 
@@ -274,7 +274,7 @@ def test_the_number_of_products_decides_where_a_kernel_needs_many():
         logic = build(grid, edges=edges)
         assert [logic.kernels[logic.select(64, 64, 8, batch)] for batch in (1, 8, 32, 256)] == ["one"] * 2 + ["all"] * 2
         assert logic.select(64, 64, 8) == logic.select(64, 64, 8, 1)
-        assert [SPLIT_AXES[split.axis] for split in logic.splits] == ["batch"]
+        assert [split_axes(logic.vector)[split.axis] for split in logic.splits] == ["batch"]
         assert "batch" in logic.reasons(64, 64, 8, 32)[0]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from lab.base.validation import Strict
-from lab.library.tree import VECTOR
+from lab.library.alignment import VECTOR
 
 NonEmpty = Annotated[str, StringConstraints(min_length=1)]
 SizeRange = int | list[int]
