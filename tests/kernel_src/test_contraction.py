@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from compiling import ptx_of
+from compiling import quiet_ptx_of
 from contraction_cases import TILES, by_numpy, parameters, problems
 from hypothesis import HealthCheck, given, settings
 
@@ -50,7 +50,7 @@ def check(fields, given_parameters, template=TILED):
     """Execute the template's kernels; compare with the operator's reference, and that with NumPy's einsum."""
     problem, chosen = CONTRACTION.problem(fields), template.completed(given_parameters)
     assert Instance(template, chosen, problem).unmet() is None
-    ptx = ptx_of(Instance(template, chosen, problem).source)
+    ptx = quiet_ptx_of(Instance(template, chosen, problem).source)
     done = emulate(EmulationTask(Instance(template, chosen, problem).launches, "contraction", problem, 1, {}), ptx)
     assert done.unsupported == ""
     assert done.fault == ""
