@@ -46,10 +46,10 @@ def defines_something(module: Path) -> bool:
     return any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) for node in body)
 
 
-@pytest.mark.parametrize("module", [one for one in MODULES if defines_something(one)], ids=relative)
+@pytest.mark.parametrize("module", MODULES, ids=relative)
 def test_every_module_has_a_test_of_its_name(module: Path) -> None:
     test = ROOT / "tests" / module.relative_to(LAB).parent / f"test_{module.name}"
-    assert test.is_file(), f"{relative(module)} has no {relative(test)}"
+    assert test.is_file() or not defines_something(module), f"{relative(module)} has no {relative(test)}"
 
 
 def test_every_test_is_named_after_a_module() -> None:
