@@ -130,17 +130,11 @@ def _scored(
     known: Mapping[str, tuple[VariantRecord, Sequence[_Step]]], work: Mapping[str, float]
 ) -> dict[str, KernelScore]:
     """Score the variants of one problem whose work grows by `work`."""
-    growth: dict[tuple[Scalar, ...], float] = {}
-    for variant, (record, steps) in known.items():
-        for step in filter(_multiplies, steps):
-            sizes, one = _counted_sizes(record), min(work[variant] / step.blocks_ratio, _deeper(record, work[variant]))
-            growth[sizes] = min(growth.get(sizes, one), one)
-    found = {}
+    growth, found = _growths(known, work), {}
     for variant, (record, steps) in known.items():
         gpu = _gpu(record)
         if gpu is not None:
-            shared = max(1.0, growth.get(_counted_sizes(record), 1.0))
-            launches = [_launch(record, step, work[variant], shared) for step in steps]
+            launches = [_launch(record, step, work[variant], growth[variant]) for step in steps]
             found[variant] = score(gpu, launches, record.bytes_moved, warm_below_s=_warm_below(record))
     return found
 
@@ -165,22 +159,57 @@ def _multiplies(step: _Step) -> bool:
     return step.bytes_moved is None or any(executed.warps_by_class.get(cls, 0) for cls in (C.FMA, C.MMA))
 
 
-def _deeper(record: VariantRecord, work: float) -> float:
-    """How much deeper a matrix product is than the one that was executed; infinite for what is none.
+def _growths(known: Mapping[str, tuple[VariantRecord, Sequence[_Step]]], work: Mapping[str, float]) -> dict[str, float]:
+    """Return how much more a block does for each of its tiles of the real problem, of each variant; at least 1.
 
-    Blocks that stay have several tiles of the real problem each. Where all variants are of that kind, the ratio of work
-    and blocks does not tell the depth of a tile from the number of tiles. The work of a product grows as m n k does;
-    of another problem, sizes of these names mean something else.
+    Of a matrix product that is how much deeper it is, but for kernels that have more blocks than the tiles account for:
+    they share the depth among blocks. Of anything else it is the least ratio of work and blocks among the variants:
+    blocks that stay have several tiles of the real problem each, which the ratio does not tell from the work of one.
     """
+    least: dict[tuple[Scalar, ...], float] = {}
+    own = {}
+    for variant, (record, steps) in known.items():
+        sizes = _counted_sizes(record)
+        own[variant] = min((work[variant] / step.blocks_ratio for step in filter(_multiplies, steps)), default=1.0)
+        least[sizes] = min(least.get(sizes, math.inf), own[variant])
+    found = {}
+    for variant, (record, steps) in known.items():
+        depth = _deeper(record, work[variant])
+        if depth is None:
+            found[variant] = least[_counted_sizes(record)]
+        else:
+            found[variant] = depth if own[variant] * _edges(record, steps) >= depth else own[variant]
+    return {variant: max(1.0, one) for variant, one in found.items()}
+
+
+def _sides(record: VariantRecord) -> tuple[tuple[int, int], ...] | None:
+    """The m, n and k of the real problem, each with that of the executed one; None where these are no such sizes."""
     assert record.emulation is not None  # noqa: S101 - its launches have counts
     real, small = record.problem, record.emulation.counted.problem
-    ratios = [
-        int(real[name]) / max(1, int(small[name]))
-        for name in ("m", "n", "k")
-        if isinstance(real.get(name), int) and isinstance(small.get(name), int)
-    ]
-    grows_as_one = len(ratios) == len("mnk") and math.isclose(math.prod(ratios), work, rel_tol=_ALIKE)
-    return ratios[-1] if grows_as_one else math.inf
+    sides = [(real.get(name), small.get(name)) for name in ("m", "n", "k")]
+    known = tuple((a, b) for a, b in sides if isinstance(a, int) and isinstance(b, int) and a > 0 and b > 0)
+    return known if len(known) == len(sides) else None
+
+
+def _deeper(record: VariantRecord, work: float) -> float | None:
+    """How much deeper a matrix product is than the one that was executed; None for what is none.
+
+    The work of a product grows as m n k does; of another problem, sizes of these names mean something else.
+    """
+    sides = _sides(record)
+    ratios = [real / small for real, small in sides] if sides is not None else []
+    return ratios[-1] if ratios and math.isclose(math.prod(ratios), work, rel_tol=_ALIKE) else None
+
+
+def _edges(record: VariantRecord, steps: Sequence[_Step]) -> float:
+    """Return the most by which the tiles of a real result may grow beyond its area, since tiles at its edges are whole.
+
+    Tiles of b rows cover M rows by at most M / b + 1, and m rows by at least 1 and at least m / b, so that there are at
+    most M / m (1 + m / M) times as many. Clusters are whole, too.
+    """
+    sides = _sides(record) or ()
+    cluster = max((step.resources.cluster for step in steps if step.resources is not None), default=1)
+    return math.prod(1 + max(1, cluster) * small / real for real, small in sides[:2])
 
 
 def _counted_sizes(record: VariantRecord) -> tuple[Scalar, ...]:

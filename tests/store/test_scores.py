@@ -11,7 +11,18 @@ from lab.measured.timing import Merit
 from lab.predict.score import KernelScore, score
 from lab.store.figures import Basis, response_of, tied_with_best
 from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord, SampleRecord, Status
-from lab.store.scores import _beyond, _launch, _multiplies, _steps, _tiles_grown, lean, rate, scores, scores_of_problem
+from lab.store.scores import (
+    _beyond,
+    _growths,
+    _launch,
+    _multiplies,
+    _steps,
+    _tiles_grown,
+    lean,
+    rate,
+    scores,
+    scores_of_problem,
+)
 
 SMALL, LARGE = (4, 1, 1), (4096, 1, 1)
 
@@ -227,6 +238,42 @@ def test_tiles_of_a_product_grow_with_k_where_all_variants_have_blocks_that_stay
     assert scores([product])[tiled.variant].resources == pytest.approx(by_depth.resources)
     without_sizes = scores([tiled])[tiled.variant].resources
     assert without_sizes["issue slots"] != pytest.approx(by_depth.resources["issue slots"])
+
+
+@pytest.fixture
+def product(tiled):
+    """A product of some size, made by so many blocks, of which the CPU executed 128 x 128 x 16 in 4."""
+    done = replace(tiled.emulation, problem={"m": 128, "n": 128, "k": 16})
+
+    def made(name, m, n, k, blocks):
+        launch = replace(tiled.launch, grid=(blocks, 1, 1))
+        return replace(tiled, variant=name, problem={"m": m, "n": n, "k": k}, emulation=done, launch=launch)
+
+    return made
+
+
+def deeper(*records):
+    growth = m_n_k_growth(records[0])
+    return _growths({one.variant: (one, _steps(one)) for one in records}, {one.variant: growth for one in records})
+
+
+def m_n_k_growth(record):
+    small = record.emulation.counted.problem
+    return math.prod(record.problem[name] / small[name] for name in "mnk")
+
+
+def test_whole_tiles_at_the_edges_make_no_product_less_deep(product):
+    # 130 x 130 of tiles of 64 x 64: 9 in place of 4; of 128 x 32, 10
+    assert deeper(product("square", 130, 130, 64, 9), product("flat", 130, 130, 64, 10)) == {"square": 4, "flat": 4}
+
+
+def test_blocks_that_stay_are_as_deep_as_those_that_do_not(product):
+    assert deeper(product("each", 1280, 1280, 64, 400), product("stay", 1280, 1280, 64, 132)) == {"each": 4, "stay": 4}
+
+
+def test_blocks_that_share_the_depth_do_not_make_others_less_deep(product):
+    parts, each = product("parts", 1280, 1280, 64, 1600), product("each", 1280, 1280, 64, 400)
+    assert deeper(parts, each) == {"parts": 1, "each": 4}
 
 
 @pytest.mark.parametrize(("made", "counts"), [({}, False), ({"fma": 1}, True)])
