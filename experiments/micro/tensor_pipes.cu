@@ -1,5 +1,9 @@
 // Independent chains of matrix instructions of one kind a warp, of zeros: sums stay. Kinds 0 to 4 are mma.sync
-// (float16, bfloat16, tf32, int8, e4m3); 5 and 6 are wgmma of bfloat16, one chain a warpgroup, 64 and 256 columns.
+// (float16, bfloat16, tf32, int8, e4m3); 5 and 6 are wgmma of bfloat16, one chain a warpgroup, 64 and 256 columns, of
+// which `together` are waited for together.
+#ifndef together
+#define together 16
+#endif
 #if kind <= 4
 typedef int sums[4];
 #define MMA(s, shape, types, a, b) \
@@ -79,12 +83,14 @@ __global__ void __launch_bounds__(threads) products(float *out, const float *x, 
     __syncthreads();
     const unsigned long long at = __cvta_generic_to_shared(tiles);
     const unsigned long long tile = at / 16 | 1ull << 16 | 64ull << 32 | 1ull << 62;
-    for (int k = 0; k < steps; k++) {
-        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    for (int k = 0; k < steps; k++)
 #pragma unroll
-        for (int u = 0; u < 16; u++) STEP(s[0]);
-        asm volatile("wgmma.commit_group.sync.aligned;\n\twgmma.wait_group.sync.aligned 0;" ::: "memory");
-    }
+        for (int group = 0; group < 16 / together; group++) {
+            asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+            for (int u = 0; u < together; u++) STEP(s[0]);
+            asm volatile("wgmma.commit_group.sync.aligned;\n\twgmma.wait_group.sync.aligned 0;" ::: "memory");
+        }
 #endif
     float sum = 0.0f;
     for (int c = 0; c < chains; c++)

@@ -34,6 +34,7 @@ LIGHTER = {
     "micro/code_size": {"instructions": 2048, "blocks": 1},  # 16384 take the compiler and nvdisasm 16 s
     "micro/random_sectors": {"words": 262144},
     "micro/tensor_pipes": {"blocks": 1},
+    "micro/wgmma_waits": {"blocks": 1},
     "micro/working_set": {"words": 65536},
     "spaces/convolution": {"tile_x": 2, "tile_y": 2},  # 32 outputs a thread take the compiler 11 s
 }
