@@ -93,7 +93,7 @@ def test_columns_of_c_are_stored_whole_wherever_they_begin(key, m, most):
     assert done.launches[-1].executed.memory["global.store"].sectors <= most * m * 129 * 2 / 32
 
 
-@pytest.mark.parametrize("name", ["v3_wgmma", "v7_cluster", "v8_epilogue"])
+@pytest.mark.parametrize("name", [name for name in RUNGS if rung(name) >= 3])
 def test_sums_stay_in_registers_while_wgmma_adds_to_them(name):
     problem = operator("gemm").problem({"m": 64, "n": 64, "k": 64, "dtype": "bfloat16"})
     request = CompileRequest(made(name, {}, problem).source, "kernel.cu", f"sm_{arch(name)}")
