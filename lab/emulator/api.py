@@ -222,7 +222,10 @@ class _Started:
         notes = () if plan is None else tuple(plan.notes) + _notes_on_output(plan.printed)
         printed = "" if plan is None else plan.printed.text
         name, found = request.program.kernel.name, self.findings.all()
-        return Emulation(name, counts, loops, lines, found, steps, notes, engine, not_compiled, printed)
+        received = tuple(self.counters.received[base] for base in self.buffers.mapped) if self.counters else ()
+        return Emulation(
+            name, counts, loops, lines, found, steps, notes, engine, not_compiled, printed, received=received
+        )
 
 
 _TRACED = 3_000_000
@@ -463,6 +466,7 @@ class _Arguments:
         self._space, self._check, self._written = space, check, written
         self._buffers: list[tuple[Buffer, Region, str]] = []
         self.names: dict[str, list[Region | None]] = {}  # parameters that hold pointers, and what these point to
+        self.mapped: list[int] = []  # addresses of the tensors that tensor maps describe
         memory = Region("kernel parameters", "param", PARAM_WINDOW, program.param_bytes)
         for i, (parameter, value) in enumerate(zip(parameters, args, strict=True)):
             place = program.places[0, parameter.name]
@@ -537,6 +541,7 @@ class _Arguments:
         width = tensor_map.of.array.itemsize
         base = self._base(index, parameter, tensor_map.of)
         self.names.setdefault(parameter.name, []).append(self._space.at(base))
+        self.mapped.append(base)
         strides = (tensor_map.leading, *tensor_map.outer)[: len(tensor_map.extents) - 1]
         if len(strides) != len(tensor_map.extents) - 1 or len(tensor_map.box) != len(tensor_map.extents):
             raise UserError(

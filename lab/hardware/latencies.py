@@ -64,6 +64,10 @@ bytes of stages a cycle
     The same variants: of 44, 46, 48, 50, 52 and 56, 48 has the least mean error. Non-persistent and persistent kernels
     with 64 x 64 tiles, which copy most for each product, receive 46 to 57 in the mean. What is multicast to the blocks
     of a cluster counts in each of them.
+rows that begin within lines
+    experiments/hgemm_unaligned.yaml: where columns of both operands begin at multiples of 64, 32 and 16 bytes instead
+    of 128, tiles of 64 x 64 take 1.37, 1.51 and 2.36 times as long, and of 128 x 64 1.13, 1.25 and 1.74 times, each
+    without the 3.5 µs of a launch and the ends of its blocks; the means.
 bytes of copies a cycle
     Copies of threads (cp.async) that multiply, too: of 22, 24, 26, 28 and 32, 26 has the least mean error over either
     half of the variants of hgemm_ladder and hgemm_best.
@@ -110,6 +114,8 @@ class SmLatencies:
         l2_read_bytes: Bytes that L2 sends to each SM in a cycle while all SMs read.
         l2_scattered_bytes: The same of sectors that lie apart from each other.
         stage_bytes: Bytes of bulk copies that an SM receives in a cycle.
+        unaligned_rows: How many times as long bulk copies take whose rows begin at multiples of so many bytes only, by
+            these bytes, of those whose rows begin with lines.
         copy_bytes: Bytes of a stage of copies of threads (`cp.async`) that arrive in a cycle, once the first are there.
         store_bytes: Bytes that L2 takes from each SM in a cycle while all SMs store.
         dram_share: Share of the datasheet's memory bandwidth that a copy reaches.
@@ -176,6 +182,7 @@ class SmLatencies:
     integer_lanes: float = 64
     special_lanes: float = 16
     stage_bytes: float = 48
+    unaligned_rows: tuple[tuple[int, float], ...] = ((64, 1.25), (32, 1.38), (16, 2.05))
     copy_bytes: float = 26
     convert_lanes: float = 32
     shuffle_lanes: float = 32

@@ -7,8 +7,12 @@ fixed size arrives in shared memory, with zeros for elements outside the tensor.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
+
+from lab.base.elements import ELEMENT_BYTES
+from lab.base.warp import LINE_BYTES
 
 BYTES = 128
 """Bytes of a `CUtensorMap`."""
@@ -59,6 +63,11 @@ class TensorMap:
     def strides(self) -> tuple[int, ...]:
         """Return the elements from one index to the next along every dimension but the contiguous one."""
         return (self.leading, *self.outer)[: len(self.extents) - 1]
+
+    @property
+    def alignment(self) -> int:
+        """Return what the rows of boxes begin at multiples of in global memory: bytes, a line's at most."""
+        return math.gcd(LINE_BYTES, *(stride * ELEMENT_BYTES[self.dtype] for stride in self.strides))
 
     def refused(self, element_bytes: int) -> tuple[str, object, str] | None:
         """Return the first field that the driver refuses, with its value and what is accepted; None if it accepts all.

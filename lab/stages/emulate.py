@@ -457,7 +457,15 @@ def _steps(task: EmulationTask, done: list[Emulation]) -> tuple[EmulatedStep, ..
         hot = next((loop.counts for loop in one.loops if loop.label == label), None)
         outermost = [loop.counts for loop in one.loops if loop.depth == 1]
         looped = replace(reduce(add, outermost), warps_by_opcode={}, threads_by_opcode={}) if outermost else None
-        steps[i] = replace(steps[i], executed=one.counts, hot_loop=hot, looped=looped, hot_label=label, reuse=one.reuse)
+        steps[i] = replace(
+            steps[i],
+            executed=one.counts,
+            hot_loop=hot,
+            looped=looped,
+            hot_label=label,
+            reuse=one.reuse,
+            received=one.received,
+        )
     return tuple(steps)
 
 

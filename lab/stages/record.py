@@ -13,12 +13,14 @@ from lab.experiment.variants import Planned
 from lab.gpu.process.job import JobResult, JobStage
 from lab.hardware.calibration import calibrated
 from lab.hardware.gpus import Gpu, from_description, gpu_for
+from lab.hardware.tensormaps import TensorMap
 from lab.measured.timing import GpuDescription, Merit
 from lab.predict.bounds import LaunchFacts, Prediction, delayed, predict, predict_sequence
 from lab.predict.schedulers.estimate import Pace
 from lab.stages.build import BuildFailure, Built
 from lab.stages.estimate import EstimateTask
 from lab.store.model import BuildRecord, EmulationRecord, LaunchRecord, PruneRule, Status, StepRecord, VariantRecord
+from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.launches import BuiltLaunch, Launch, Launches, Residency
 from lab.toolchain.base import Build, Resources, title, warnings_in
 
@@ -116,6 +118,7 @@ def inspected(
 ) -> VariantRecord:
     """The record of a variant that was built, or could not be; `searched` is the round of a search."""
     steps, main, point = planned.launched.steps, planned.launched.main, planned.point
+    maps = planned.launched.tensor_maps
     waits = planned.launched.wait_for_occupancy  # a build that failed has no occupancy
     needed = experiment.operator.for_parameters(point.problem.values, point.parameters)
     record = VariantRecord(
@@ -135,8 +138,8 @@ def inspected(
         merit=experiment.operator.merit,
         declared_rate=experiment.operator.declared_rate(needed),
         declared_figures=experiment.operator.declared_figures(needed),
-        launch=_geometry(main) if main and not waits else None,
-        steps=tuple(map(_step, steps)) if len(steps) > 1 and not waits else (),
+        launch=_geometry(main, maps) if main and not waits else None,
+        steps=tuple(_step(step, maps) for step in steps) if len(steps) > 1 and not waits else (),
         round=searched,
         mappings=planned.instance.template.mappings,
         accesses=planned.instance.predictions,
@@ -213,12 +216,14 @@ def _before_seconds(launches: Launches, gpu: Gpu) -> float:
     return _overhead_seconds(launches, gpu) / machine.dram_share + others * machine.launch_s
 
 
-def _geometry(launch: Launch) -> LaunchRecord:
-    return LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes, launch.carveout)
+def _geometry(launch: Launch, maps: Sequence[TensorMap]) -> LaunchRecord:
+    known = {one.name: one.alignment for one in maps}
+    alignments = tuple(known[name] for name, kind in launch.arguments if kind == TENSOR_MAP)
+    return LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes, launch.carveout, alignments)
 
 
-def _step(launch: Launch) -> StepRecord:
-    return StepRecord(launch.entry, _geometry(launch), launch.bytes_moved)
+def _step(launch: Launch, maps: Sequence[TensorMap]) -> StepRecord:
+    return StepRecord(launch.entry, _geometry(launch, maps), launch.bytes_moved)
 
 
 def _largest(used: Sequence[Resources]) -> Resources:

@@ -87,12 +87,15 @@ class LaunchRecord:
         block: Threads in x, y, z.
         dynamic_shared_bytes: Dynamic shared memory per block.
         carveout: Preferred shared memory of an SM, in percent of its largest; None where the driver decides.
+        map_alignments: Of each tensor map among the arguments, what the rows of its boxes begin at multiples of in
+            global memory (`lab.hardware.tensormaps.TensorMap.alignment`), in bytes; empty in older records.
     """
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     dynamic_shared_bytes: int
     carveout: int | None = None
+    map_alignments: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +152,8 @@ class EmulatedStep:
         looped: What was executed in any loop; None where that was not kept.
         hot_label: Label of the hot loop, where execution decided which it is; else empty.
         reuse: What the first blocks read again; None where that was not counted.
+        received: Of each tensor map that the launch is given, the bytes of shared memory that bulk copies filled from
+            its tensor; empty in older records.
     """
 
     entry: str
@@ -158,6 +163,7 @@ class EmulatedStep:
     looped: ExecutedCounts | None = None
     hot_label: str = ""
     reuse: ReuseCount | None = None
+    received: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

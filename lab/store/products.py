@@ -8,6 +8,7 @@ follows from them: a pass executes all of its text.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -310,7 +311,13 @@ def copies_of(step: EmulatedStep, beyond: float) -> Copies | None:
 
 
 def ring_of(
-    step: EmulatedStep, ptx: KernelMix | None, copies: Copies | None, grown: float, shared_bytes: int
+    step: EmulatedStep,
+    ptx: KernelMix | None,
+    copies: Copies | None,
+    grown: float,
+    shared_bytes: int,
+    *,
+    alignments: Sequence[int] = (),
 ) -> Ring | None:
     """The stages that asynchronous copies of a real launch fill.
 
@@ -320,6 +327,7 @@ def ring_of(
         copies: Its bulk copies; None where there are none.
         grown: What the real launch executes in its loops over that.
         shared_bytes: Shared memory of a block.
+        alignments: Of each tensor map of the real launch, what rows begin at multiples of (`LaunchRecord`).
 
     Returns:
         None where there are no stages, or nothing says how many are filled.
@@ -330,7 +338,8 @@ def ring_of(
         stage, fetched = copies.shared_bytes / copies.fills, SECTOR_BYTES * copies.sectors / copies.fills
         # there may be mbarriers for other things
         ahead = min(copies.ahead, int(shared_bytes / stage) - 1) if stage else copies.ahead
-        return Ring(grown * copies.fills, stage, fetched, max(1, ahead), in_turn=False)
+        rows = tuple(zip(alignments, step.received, strict=False))  # either is empty in older records
+        return Ring(grown * copies.fills, stage, fetched, max(1, ahead), in_turn=False, rows=rows)
     done, fills = step.executed, _steps_along_k(step, ptx)
     if done is None or not fills or not (copied := done.memory.get("shared.copy", _NONE).bytes_used):
         return None

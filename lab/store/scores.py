@@ -342,7 +342,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         return outside * made.outside * (whole - part) + made.inside * (inside * hot + around * (part - hot))
 
     copies = copies_of(step.small, beyond)
-    stages = ring_of(step.small, step.ptx, copies, inside, _shared_bytes(step))
+    stages = ring_of(step.small, step.ptx, copies, inside, _shared_bytes(step), alignments=step.launch.map_alignments)
     loads = _LOADS if copies is None else ("global.load",)
     waited = _LOADS if stages is None else ("global.load",)
     results = outside if looped is None else around  # of copies that store them

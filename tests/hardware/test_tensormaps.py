@@ -46,6 +46,21 @@ def test_the_multiple_that_is_accepted_is_in_elements() -> None:
     assert refused[2].startswith("a multiple of 8:")
 
 
+@pytest.mark.parametrize(
+    ("changes", "alignment"),
+    [
+        ({"leading": 256}, 128),
+        ({"leading": 96}, 64),
+        ({"leading": 72}, 16),
+        ({"dtype": "float32", "leading": 72}, 32),
+        ({"extents": (64, 5, 7), "box": (8, 1, 1), "leading": 64, "outer": (336,)}, 32),
+        ({"extents": (65,), "box": (8,)}, 128),
+    ],
+)
+def test_what_rows_begin_at_multiples_of(changes: dict[str, object], alignment: int) -> None:
+    assert replace(MAP, **{"dtype": "float16", **changes}).alignment == alignment  # type: ignore[arg-type]
+
+
 def test_maps_are_found_by_name() -> None:
     other = replace(MAP, name="b_map")
     assert find((MAP, other), "b_map") is other

@@ -405,6 +405,18 @@ def test_a_stage_arrives_once_for_as_many_as_are_filled_at_the_same_time():
     assert near == pytest.approx(max(two, 100 * (machine.l2_latency + 32768 / 128) / CLOCK))
 
 
+def test_rows_that_begin_within_lines_arrive_later():
+    machine = H200.latencies
+    whole, half, all_of_it = (
+        score(H200, [replace(ONE_AN_SM, ring=replace(RING, ahead=2, rows=rows))], 10**9).resources["stages"]
+        for rows in (((128, 1.0),), ((16, 1.0), (128, 3.0)), ((16, 1.0), (64, 0.0)))
+    )
+    at_16 = dict(machine.unaligned_rows)[16]
+    assert whole == pytest.approx(100 * 32768 / machine.stage_bytes / CLOCK)
+    assert half == pytest.approx(whole * (at_16 + 3) / 4)
+    assert all_of_it == pytest.approx(whole * at_16)
+
+
 def test_a_stage_is_asked_for_again_when_the_products_of_the_next_step_are_queued():
     """100 stages an SM, of which each has products of 1000 cycles."""
     machine = H200.latencies

@@ -8,6 +8,7 @@ import pytest
 
 from lab.gpu.process.job import BaselineResult, Failure, JobResult, JobStage
 from lab.hardware.gpus import gpu_for
+from lab.hardware.tensormaps import TensorMap
 from lab.isa.mix import Counts
 from lab.measured.timing import CardState, Measurement, Samples, Verification
 from lab.stages import record as records
@@ -111,6 +112,15 @@ def test_only_the_launches_beside_the_main_one_are_overhead():
     assert records._overhead_seconds(Launches((before, main)), gpu) == expected
     assert records._overhead_seconds(Launches((before, main, silent)), gpu) == expected
     assert records._overhead_seconds(Launches((before, main, before)), gpu) == 2 * expected.expected
+
+
+def test_a_launch_says_where_the_rows_of_its_tensor_maps_begin():
+    maps = [
+        TensorMap(name, name, "float16", (600, 600), leading, (64, 64)) for name, leading in (("b", 600), ("a", 640))
+    ]
+    launch = Launch("k", (2, 1, 1), (32, 1, 1), 0, (("a", "tensor_map"), ("n", "int32"), ("b", "tensor_map")))
+    assert records._geometry(launch, maps).map_alignments == (128, 16)
+    assert records._geometry(replace(launch, arguments=()), maps).map_alignments == ()
 
 
 def test_execution_marks_the_hot_loop_in_both_listings(make):
