@@ -222,9 +222,9 @@ class _Started:
         notes = () if plan is None else tuple(plan.notes) + _notes_on_output(plan.printed)
         printed = "" if plan is None else plan.printed.text
         name, found = request.program.kernel.name, self.findings.all()
-        received = tuple(self.counters.received[base] for base in self.buffers.mapped) if self.counters else ()
+        fetched = tuple(self.counters.fetched[base] for base in self.buffers.mapped) if self.counters else ()
         return Emulation(
-            name, counts, loops, lines, found, steps, notes, engine, not_compiled, printed, received=received
+            name, counts, loops, lines, found, steps, notes, engine, not_compiled, printed, fetched_by_map=fetched
         )
 
 

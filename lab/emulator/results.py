@@ -341,8 +341,8 @@ class Emulation:
         not_compiled: Why the compiled engine did not execute it though it was asked to; empty otherwise.
         printed: What threads printed, in the order of execution.
         reuse: What the first blocks read again; None unless asked for, and where nothing was read or stored.
-        received: Of each tensor map among the arguments, the bytes of shared memory that bulk copies filled from its
-            tensor; empty with ``count=False``.
+        fetched_by_map: Of each tensor map among the arguments, the bytes that bulk copies brought from its tensor into
+            shared memory, once where several blocks share them; empty with ``count=False``.
     """
 
     kernel: str
@@ -356,7 +356,7 @@ class Emulation:
     not_compiled: str = ""
     printed: str = ""
     reuse: ReuseCount | None = None
-    received: tuple[int, ...] = ()
+    fetched_by_map: tuple[int, ...] = ()
 
     @property
     def clean(self) -> bool:

@@ -53,7 +53,7 @@ class Counters:
 
     Attributes:
         guarded: Threads with a true guard, for each instruction that has a guard.
-        received: Address of a tensor to the bytes of shared memory that bulk tensor copies have filled from it.
+        fetched: Address of a tensor to the bytes that bulk tensor copies have brought from it into shared memory.
     """
 
     def __init__(self, program: Program) -> None:
@@ -63,7 +63,7 @@ class Counters:
         self.guarded: dict[int, int] = dict.fromkeys(
             (i for i, (_, instruction) in enumerate(program.code) if instruction.predicate), 0
         )
-        self.received: Counter[int] = Counter()
+        self.fetched: Counter[int] = Counter()
         self._traffic: defaultdict[tuple[int, str], list[int]] = defaultdict(lambda: [0] * _FIELDS)
         self._chunks: defaultdict[int, set[int]] = defaultdict(set)
         self._patterns: defaultdict[tuple[int, str], list[_Pattern]] = defaultdict(list)

@@ -38,8 +38,8 @@ stages, copies
     cycles after it was asked for from DRAM and 502 from L2, and its wavefronts have been written; as many are under way
     as the ring has, less the one that is read. Where a warp does nothing but ask for them, it asks again when the
     products of the next step have been queued, so that a round takes an arrival and the products of a step; and an SM
-    gets 48 bytes a cycle, and fewer of rows that begin within lines. This limits the rest. Where the warps that ask also
-    multiply, each step takes what it waits for, a latency and its bytes at 26 a cycle, and what it does.
+    gets 48 bytes a cycle, and fewer of rows that begin within lines. This limits the rest. Where the warps that ask
+    also multiply, each step takes what it waits for, a latency and its bytes at 26 a cycle, and what it does.
 atomics
     Updates of global memory that wait for each other, over the slices of L2 that the touched elements lie in
     (`busy_slices`); those of shared memory are wavefronts.
@@ -372,21 +372,24 @@ def _copying(gpu: Gpu, work: LaunchWork, ring: Ring, least: float, resident: int
         arrival = ring.fills * (_last_line(machine, work, ring, least) + ring.bytes / machine.copy_bytes)
         return {"copies": share / resident * (arrival + work.blocks * _alone(machine, work, least)) / ring.ahead}
     round_trip = ring.fills * _arrival(machine, work, ring, least) + _multiplying(gpu, machine, work)
-    received = ring.fills * ring.bytes * _stretch(machine, ring) / machine.stage_bytes
+    received = ring.fills * _stretched(machine, ring) / machine.stage_bytes
     return {_STAGES: share * max(round_trip / ring.ahead / resident, received)}
 
 
 def _arrival(machine: SmLatencies, work: LaunchWork, ring: Ring, least: float) -> float:
     """Return the cycles from the request for a stage until all of it has been written."""
-    written = ring.bytes / LINE_BYTES / machine.shared_wavefronts
-    return _last_line(machine, work, ring, least) + _stretch(machine, ring) * written
+    written = _stretched(machine, ring) / LINE_BYTES / machine.shared_wavefronts
+    return _last_line(machine, work, ring, least) + written
 
 
-def _stretch(machine: SmLatencies, ring: Ring) -> float:
-    """Return how many times as long the bytes of a stage take because rows begin within lines, in the mean."""
+def _stretched(machine: SmLatencies, ring: Ring) -> float:
+    """Return the bytes of a stage, of which those count for more that are fetched in rows that begin within lines.
+
+    What other blocks of a cluster fetch and share has cost them that.
+    """
     by_alignment, whole = dict(machine.unaligned_rows), sum(weight for _, weight in ring.rows)
-    stretched = sum(weight * by_alignment.get(alignment, 1.0) for alignment, weight in ring.rows)
-    return stretched / whole if whole else 1.0
+    beyond = sum(weight * (by_alignment.get(alignment, 1.0) - 1) for alignment, weight in ring.rows)
+    return ring.bytes + (ring.fetched * beyond / whole if whole else 0.0)
 
 
 def _last_line(machine: SmLatencies, work: LaunchWork, ring: Ring, least: float) -> float:

@@ -464,7 +464,7 @@ def _steps(task: EmulationTask, done: list[Emulation]) -> tuple[EmulatedStep, ..
             looped=looped,
             hot_label=label,
             reuse=one.reuse,
-            received=one.received,
+            fetched_by_map=one.fetched_by_map,
         )
     return tuple(steps)
 

@@ -26,7 +26,7 @@ READ_TOO = (7, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22)
 `reuse` of what is read; up to 16 its `growth_of_block` and a build's `warnings`; up to 17 the `chains` of its SASS; up
 to 18 the `sample` that is executed for its counts; up to 19 the `carveout` of launches; up to 20 the
 `errors` of baselines; up to 21 the `clock_hz` of counters; up to 22 the `copies_ahead` of loops, the
-`map_alignments` of launches, and what bulk copies `received`."""
+`map_alignments` of launches, and what is `fetched_by_map`."""
 
 
 def _with_baselines(run: object) -> object:

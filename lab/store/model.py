@@ -152,8 +152,7 @@ class EmulatedStep:
         looped: What was executed in any loop; None where that was not kept.
         hot_label: Label of the hot loop, where execution decided which it is; else empty.
         reuse: What the first blocks read again; None where that was not counted.
-        received: Of each tensor map that the launch is given, the bytes of shared memory that bulk copies filled from
-            its tensor; empty in older records.
+        fetched_by_map: As of `lab.emulator.results.Emulation`; empty in older records.
     """
 
     entry: str
@@ -163,7 +162,7 @@ class EmulatedStep:
     looped: ExecutedCounts | None = None
     hot_label: str = ""
     reuse: ReuseCount | None = None
-    received: tuple[int, ...] = ()
+    fetched_by_map: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -415,6 +415,10 @@ def test_rows_that_begin_within_lines_arrive_later():
     assert whole == pytest.approx(100 * 32768 / machine.stage_bytes / CLOCK)
     assert half == pytest.approx(whole * (at_16 + 3) / 4)
     assert all_of_it == pytest.approx(whole * at_16)
+    # in a cluster of two, each fetches half and gets the rest as it is
+    shared = replace(RING, ahead=2, fetched=16384.0, rows=((16, 1.0),))
+    found = score(H200, [replace(ONE_AN_SM, ring=shared)], 10**9).resources["stages"]
+    assert found == pytest.approx(whole * (1 + (at_16 - 1) / 2))
 
 
 def test_a_stage_is_asked_for_again_when_the_products_of_the_next_step_are_queued():

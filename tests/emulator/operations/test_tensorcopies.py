@@ -48,10 +48,11 @@ def test_a_box_of_every_rank(rank):
     emulation = launch(load(rank, size), "k", 1, 32, [argument, out, np.uint32(12), np.uint32(3)])
     assert emulation.clean, emulation.findings
     corner = (12, 3, 0, 1, 0)[:rank][::-1]
-    assert emulation.received == (size,)
     padded = np.pad(tensor, [(0, length) for length in box[::-1]])
     part = padded[tuple(slice(at, at + length) for at, length in zip(corner, box[::-1], strict=True))]
     np.testing.assert_array_equal(out, part.reshape(-1))
+    inside = [min(at + length, n) - at for at, length, n in zip(corner, box[::-1], shape, strict=True)]
+    assert emulation.fetched_by_map == (4 * np.prod(inside),)
 
 
 @pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
@@ -97,7 +98,7 @@ def test_a_box_is_stored_within_the_tensor_in_whole_pieces_of_16_bytes():
     wanted = np.full((6, 32), 99, np.uint32)
     wanted[4, 20:32], wanted[5, 20:32] = np.arange(12), np.arange(16, 28)  # of the 30 elements of a row, and 2 more
     np.testing.assert_array_equal(matrix, wanted)
-    assert emulation.received == (0,)
+    assert emulation.fetched_by_map == (0,)
 
 
 @pytest.mark.parametrize("lane", ["0", "%r0"])
@@ -159,7 +160,7 @@ def test_one_box_goes_to_every_block_of_the_mask():
     np.testing.assert_array_equal(out[:3], np.broadcast_to(matrix.reshape(-1), (3, 64)))
     assert not out[3].any()
     traffic = emulation.counts.memory
-    assert emulation.received == (3 * 256,)
+    assert emulation.fetched_by_map == (256,)
     assert traffic["shared.copy"].bytes_used == 3 * 256
     assert (traffic["global.copy"].requests, traffic["global.copy"].bytes_used) == (1, 256)  # for all three blocks
 
