@@ -1,4 +1,4 @@
-"""reports/h200: committed results are light, whole, and have no dead links."""
+"""reports/: committed results are light, whole, and have no dead links."""
 
 from __future__ import annotations
 
@@ -11,18 +11,31 @@ import pytest
 
 from lab.store import published
 
-H200 = Path(__file__).parents[1] / "reports" / "h200"
-FOLDERS = sorted(file.parent for file in H200.rglob("provenance.json") if published.FULL not in file.parts)
-SHOWN = [folder for folder in FOLDERS if folder.parent == H200]
+REPORTS = Path(__file__).parents[1] / "reports"
+CARDS = {"h200": "NVIDIA H200", "h100": "NVIDIA H100 80GB HBM3"}
+"""Folder of committed results to the GPU that they were measured on."""
+MOST_BYTES = {"h200": 12 * 2**20, "h100": 2**20}
+
+
+def of_card(folder: Path) -> str:
+    """Return the folder of a card that a path lies in; for results that git ignores, some other name."""
+    return folder.relative_to(REPORTS).parts[0]
+
+
+FOLDERS = sorted(
+    file.parent
+    for file in REPORTS.rglob("provenance.json")
+    if published.FULL not in file.parts and of_card(file) in CARDS
+)
+SHOWN = [folder for folder in FOLDERS if folder.parent.parent == REPORTS]
 """Those with charts; of groups of small experiments, records alone are kept."""
-MOST_BYTES = 12 * 2**20
 BLOCK = 4096  # of a file system: what a small file takes
 MOST_PAGE_BYTES = 100_000
 
 
-def committed() -> list[Path]:
-    """Files of reports/h200 that git keeps."""
-    return [path for path in H200.rglob("*") if path.is_file() and published.FULL not in path.relative_to(H200).parts]
+def committed(card: str) -> list[Path]:
+    """Files of a card's results that git keeps."""
+    return [path for path in (REPORTS / card).rglob("*") if path.is_file() and published.FULL not in path.parts]
 
 
 def links(page: Path) -> list[str]:
@@ -31,21 +44,22 @@ def links(page: Path) -> list[str]:
     return [link for link in found if link and not link.startswith(("#", "data:"))]
 
 
-def test_all_reports_together_are_light():
-    assert sum(-(-path.stat().st_size // BLOCK) * BLOCK for path in committed()) <= MOST_BYTES
+@pytest.mark.parametrize("card", CARDS)
+def test_all_reports_together_are_light(card):
+    assert sum(-(-path.stat().st_size // BLOCK) * BLOCK for path in committed(card)) <= MOST_BYTES[card]
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.relative_to(H200).as_posix())
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.relative_to(REPORTS).as_posix())
 def test_a_report_has_what_the_whole_page_is_drawn_from(folder):
     assert published.is_published(folder)
     facts = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
     assert facts["question"]
-    assert facts["gpu"]["name"] == "NVIDIA H200"
+    assert facts["gpu"]["name"] == CARDS[of_card(folder)]
     assert (folder / "index.html").stat().st_size < MOST_PAGE_BYTES
     assert (folder in SHOWN) == bool(list(folder.glob("*.png")))
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.relative_to(H200).as_posix())
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.relative_to(REPORTS).as_posix())
 def test_no_link_of_a_page_is_dead(folder):
     found = links(folder / "index.html")
     assert found
@@ -53,8 +67,8 @@ def test_no_link_of_a_page_is_dead(folder):
 
 
 def test_no_link_of_the_readme_is_dead():
-    readme = H200.parents[1] / "README.md"
-    found = re.findall(r"\]\((reports/h200/[^)#]*)", readme.read_text(encoding="utf-8"))
+    readme = REPORTS.parent / "README.md"
+    found = re.findall(r"\]\((reports/[^)#]*)", readme.read_text(encoding="utf-8"))
     assert len(found) >= len(SHOWN) - 8
     assert [link for link in found if not (readme.parent / link).exists()] == []
 
@@ -62,7 +76,7 @@ def test_no_link_of_the_readme_is_dead():
 @pytest.mark.parametrize(
     "folder",
     [path for path in FOLDERS if (path / published.RECORDS).is_file()],
-    ids=lambda path: path.relative_to(H200).as_posix(),
+    ids=lambda path: path.relative_to(REPORTS).as_posix(),
 )
 def test_records_are_those_of_the_provenance(folder):
     kept = published.read_records(folder)

@@ -2,7 +2,7 @@
 
 ::
 
-    reports/h200/<name>/
+    reports/<GPU>/<name>/
         index.html          a small page for readers
         *.png               its charts
         provenance.json     where, when and how the figures were made
