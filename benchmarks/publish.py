@@ -42,7 +42,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MOST_LISTING_BYTES = 24_000
 """Bytes that the compressed listings of a run may take: some 100 runs are committed, in 12 MB all together."""
 
-MOST_PICTURE_BYTES = 75_000
+MOST_PICTURE_BYTES = 58_000
 """Bytes that the pictures of an experiment may take."""
 
 MOST_MAP_BYTES = 250_000

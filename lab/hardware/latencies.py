@@ -56,9 +56,9 @@ wgmma
     The same: 16 instructions of m64n256k16 take 2336 cycles, 16 of m64n64k16 626, each with the wait for its group. The
     1536 cycles that the former take longer by the documented rate are 1710: 0.898 of it.
 power
-    Products of 8192 cubed in reports/h200/hgemm_ladder run at 1380 to 1980 MHz, 1492 in the median, which is 0.75 of
+    Products of 8192 cubed in reports/h200/hgemm_ladder ran at 1380 to 1980 MHz, 1492 in the median, which is 0.75 of
     the highest clock. From 0.69 to 0.75, 0.71 has the least mean error over hgemm_ladder, hgemm_best, hgemm_layouts and
-    the variants of hgemm_random (all as of commit 313f50ff) that a hash of the parameters left in view. It depends on
+    the variants of hgemm_random that a hash of the parameters left in view (all as of commit 313f50ff). It depends on
     the numbers, the card and its temperature.
 bytes of stages a cycle
     The same variants: of 44, 46, 48, 50, 52 and 56, 48 has the least mean error. Non-persistent and persistent kernels
