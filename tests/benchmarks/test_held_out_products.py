@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lab.store import published
+
 
 def test_a_draw_takes_kernels_template_by_template_and_is_the_same_each_time(benchmark_script):
     script = benchmark_script("held_out_products")
@@ -32,5 +34,6 @@ def test_the_published_times_have_the_parameters_of_their_kernels(benchmark_scri
     assert {each.template.partition("/")[0] for each in times} <= {"hgemm", "gemm"}
     assert all(each.ms > 0 and each.cache in ("warm", "cold") for each in times)
     page = script.times_of_page(script.GPU)
-    assert len(page) == 195
+    timed = [one for one in published.read_records(script.GPU).records if one.measurement is not None]
+    assert len(page) == len(timed) > 100
     assert {each.cache for each in page} == {"cold"}
