@@ -74,7 +74,7 @@ def in_words(ended):
     return "StoreError" in ended.error and "cannot be" in ended.text
 
 
-@pytest.mark.parametrize(("recovers", "first"), [(False, 7), (True, 33)])
+@pytest.mark.parametrize(("recovers", "first"), [(False, 7), (True, 40)])
 def test_a_run_on_a_full_disk_says_so_and_goes_on_later(folder, recovers, first):
     (folder / "mine.cu.j2").write_text(TEMPLATE)
     (folder / "small.yaml").write_text(EXPERIMENT)
