@@ -89,6 +89,7 @@ class Definedness:
         self._program = program
         self._registers = [_Declared(function) for function in program.functions]
         self._names: dict[tuple[int, str], tuple[str, ...]] = {}
+        self._deciding: dict[int, bool] = {}
         self._roles: list[Roles] = [self._read_roles(number, instruction) for number, instruction in program.code]
         self.unwritten = self._find_unwritten()
         self.watched = self._spread()
@@ -106,8 +107,13 @@ class Definedness:
     def decides(self, position: int) -> bool:
         """Return whether what an instruction writes decides anything: a branch, a guard, a store, another access.
 
-        What is only computed and never used decides nothing.
+        What is only computed and never used decides nothing. Each batch of each launch asks anew.
         """
+        if position not in self._deciding:
+            self._deciding[position] = self._decides(position)
+        return self._deciding[position]
+
+    def _decides(self, position: int) -> bool:
         known = set(self._roles[position].writes)
         number = self._program.code[position][0]
         others = [

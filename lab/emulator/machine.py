@@ -44,7 +44,7 @@ from lab.emulator.undefined import Act, TurnedLive, UndefinedValues
 from lab.emulator.waiting.barriers import Barriers
 from lab.emulator.waiting.clusters import ClusterBarrier
 from lab.emulator.waiting.mbarriers import Mbarriers
-from lab.emulator.waiting.warpgroups import Warpgroups, largest_count, registers_at_start
+from lab.emulator.waiting.warpgroups import Warpgroups, registers_at_start
 from lab.isa.model import Instruction
 
 _MOST_WORK = 50
@@ -158,17 +158,17 @@ class Interpreter:
             memory.shared,
             memory.watch,
             self._findings,
-            definedness=program.definedness,
+            decides=program.decides,
         )
         self._undefined: UndefinedValues | None = None
         if launch.clocks is not None and program.definedness.needed:
             self._undefined = memory.watch.undefined = UndefinedValues(self._storage, self._findings)
-        most = largest_count(instruction for _, instruction in program.code)
+        directives, threads = program.kernel.directives, padded_threads(launch.block)
         self._warpgroups = Warpgroups(
             batch,
             memory.watch,
             self._findings,
-            registers=registers_at_start(program.kernel.directives, padded_threads(launch.block), most),
+            registers=registers_at_start(directives, threads, program.most_registers),
         )
         self._binder = InstructionBinder(
             self._storage,

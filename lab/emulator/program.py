@@ -295,11 +295,21 @@ class Program:
         """Which registers may be read before they are written."""
         return Definedness(self)
 
+    def decides(self, position: int) -> bool:
+        """Return `Definedness.decides`; few programs have a wait whose result is asked after, and need that table."""
+        return self.definedness.decides(position)
+
     @cached_property
     def has_async_proxy(self) -> bool:
         """Whether the program has mbarriers, bulk copies, or matrix instructions that read shared memory."""
         words = ("mbarrier.", "cp.async.bulk.", "cp.reduce.async.bulk.", "wgmma.")
         return any(instruction.opcode.startswith(words) for _, instruction in self.code)
+
+    @cached_property
+    def most_registers(self) -> int:
+        """The most registers that any `setmaxnreg` gives a thread; 0 without one."""
+        limits = (one.operands[0] for _, one in self.code if one.opcode.startswith("setmaxnreg.") and one.operands)
+        return max((int(count) for count in limits if count.isdecimal()), default=0)
 
     @cached_property
     def wgmma_registers(self) -> frozenset[RegisterName]:

@@ -127,8 +127,17 @@ class Counters:
         """Note (count,) chunks of global memory that an atomic touched, counted elsewhere."""
         self._chunks[position].update(chunks.tolist())
 
-    def bulk_copy(self, position: int, shared: MemoryCount, fetched: MemoryCount) -> None:
-        """Note one bulk copy: what it wrote to shared memory and read from global memory."""
+    def bulk_copy(self, position: int, shared: MemoryCount, fetched: MemoryCount, *, tensor: int | None = None) -> None:
+        """Note one bulk copy: what it wrote to shared memory and read from global memory.
+
+        Args:
+            position: Index of the instruction.
+            shared: Traffic of shared memory.
+            fetched: Traffic of global memory.
+            tensor: Address of the tensor that it comes from; None for another source, and for a copy out.
+        """
+        if tensor is not None:
+            self.fetched[tensor] += fetched.bytes_used
         for key, count in (("shared.copy", shared), ("global.copy", fetched)):
             self._add(position, key, astuple(count))
 

@@ -13,7 +13,7 @@ from lab.experiment.variants import Planned
 from lab.gpu.process.job import JobResult, JobStage
 from lab.hardware.calibration import calibrated
 from lab.hardware.gpus import Gpu, from_description, gpu_for
-from lab.hardware.tensormaps import TensorMap
+from lab.hardware.tensormaps import TensorMap, find
 from lab.measured.timing import GpuDescription, Merit
 from lab.predict.bounds import LaunchFacts, Prediction, delayed, predict, predict_sequence
 from lab.predict.schedulers.estimate import Pace
@@ -217,8 +217,8 @@ def _before_seconds(launches: Launches, gpu: Gpu) -> float:
 
 
 def _geometry(launch: Launch, maps: Sequence[TensorMap]) -> LaunchRecord:
-    known = {one.name: one.alignment for one in maps}
-    alignments = tuple(known[name] for name, kind in launch.arguments if kind == TENSOR_MAP)
+    named = (find(maps, name) for name, kind in launch.arguments if kind == TENSOR_MAP)
+    alignments = tuple(one.alignment for one in named if one is not None)
     return LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes, launch.carveout, alignments)
 
 

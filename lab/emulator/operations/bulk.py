@@ -211,14 +211,15 @@ def collect(asker: Asker, source: int, size: int) -> Bytes:
     return site.memory.shared.data[place : place + size].copy()
 
 
-def count(asker: Asker, size: int, sectors: int, fetched: int) -> None:
-    """Count one copy of `size` bytes of shared memory and `fetched` of global memory."""
+def count(asker: Asker, size: int, sectors: int, fetched: int, *, tensor: int | None = None) -> None:
+    """Count one copy of `size` bytes of shared memory and `fetched` of global memory; from a tensor: its address."""
     if asker.site.counters is not None:
         waves = -(-size // LINE_BYTES)
         asker.site.counters.bulk_copy(
             asker.site.position,
             MemoryCount(1, waves, 0, size, waves),
             MemoryCount(1, 0, sectors, fetched, 0) if asker.fetches else MemoryCount(0, 0, 0, 0, 0),
+            tensor=tensor,
         )
 
 

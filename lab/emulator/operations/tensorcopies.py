@@ -194,10 +194,9 @@ def _load_box(asker: Asker, described: Descriptor, corner: list[int], target: in
         at = _swizzled(bulk.spans(places, length), target, described)
         values[at] = bulk.read_rows(asker, described.base, offsets, length)
     bulk.deliver(asker, target, values)
-    if asker.site.counters is not None and asker.fetches:
-        asker.site.counters.fetched[described.base] += length * len(offsets)
     starts = offsets + (described.base & WITHIN_SEGMENT)
-    bulk.count(asker, described.box_bytes, bulk.sectors_of(starts, length), length * len(offsets))
+    sectors, fetched = bulk.sectors_of(starts, length), length * len(offsets)
+    bulk.count(asker, described.box_bytes, sectors, fetched, tensor=described.base)
 
 
 def _store_box(asker: Asker, described: Descriptor, corner: list[int], source: int) -> None:

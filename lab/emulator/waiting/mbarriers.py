@@ -8,13 +8,13 @@ PTX ISA, Parallel Synchronization and Communication Instructions: mbarrier.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lab.emulator.arrays import Addresses, Indices, Integers, Mask
 from lab.emulator.binding import OperandBinder, Storage
-from lab.emulator.definedness import Definedness
 from lab.emulator.errors import unsupported
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes
@@ -106,7 +106,7 @@ class Mbarriers:
         watch: AccessWatch,
         findings: BatchFindings,
         *,
-        definedness: Definedness | None = None,
+        decides: Callable[[int], bool] = lambda _: True,
     ) -> None:
         """Begin without mbarriers.
 
@@ -116,7 +116,7 @@ class Mbarriers:
             shared: Shared memory.
             watch: What is known about it.
             findings: Where faults are noted.
-            definedness: What the program does with registers; None where results of waits are not looked after.
+            decides: Whether the result of an instruction decides anything (`Definedness.decides`).
         """
         self._storage, self._batch, self._pool = storage, storage.batch, pool
         self._shared, self._watch, self._findings = shared, watch, findings
@@ -128,7 +128,7 @@ class Mbarriers:
         self._saw, self._saw_at = (np.zeros((0, self._batch.threads), np.int64) for _ in range(2))
         self._count, self._pending, self._bytes, self._phase = (np.zeros((0, blocks), np.int64) for _ in range(4))
         self._waiting: list[_Wait] = []
-        self._definedness, self._heeds = definedness, dict[int, bool]()
+        self._decides = decides
         self._changes = 0
         self._polled_at = -1  # changes at which polling threads last went on without success
         self.flipped = False
@@ -456,22 +456,13 @@ class Mbarriers:
         addresses = binder.address(address, "shared")(lanes)
         parities = lanes.fill(binder.source(parity, state)(lanes)).astype(np.int64) & 1
         named = self.name(position, addresses, lanes)
-        if not polls and not self._heeded(position):
+        if not polls and not self._decides(position):
             detail = "nothing looks at whether this wait succeeded: try_wait may end before the phase is complete"
             self._findings.add("mbarrier-misuse", position, detail, lanes.indices())
         wait = _Wait(position, after, named, parities[named.kept], polls, relaxed)
         self._go_on(wait, np.delete(lanes.indices(), named.kept), done=True)
         self._waiting.append(wait)
         self.release()
-
-    def _heeded(self, position: int) -> bool:
-        """Return whether the result of a wait decides anything."""
-        if self._definedness is None:
-            return True
-        found = self._heeds.get(position)
-        if found is None:
-            found = self._heeds[position] = self._definedness.decides(position)
-        return found
 
     def release(self) -> None:
         """Let the threads go on whose phase is complete."""

@@ -12,7 +12,7 @@ PTX ISA, Asynchronous Warpgroup Level Matrix Instructions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,6 @@ from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes, warp_of
 from lab.emulator.memory.watch import AccessWatch
 from lab.emulator.program import RegisterName
-from lab.isa.model import Instruction
 
 REGISTERS_OF_AN_SM = 65_536
 _REGISTER_STEP = 8
@@ -303,16 +302,6 @@ def refused_count(count: int) -> str:
     if 24 <= count <= _MOST_REGISTERS and count % _REGISTER_STEP == 0:  # noqa: PLR2004  PTX's least
         return ""
     return f"{count} registers; accepted are multiples of {_REGISTER_STEP} from 24 to {_MOST_REGISTERS}"
-
-
-def largest_count(code: Iterable[Instruction]) -> int:
-    """Return the most registers that any `setmaxnreg` of a program gives a thread; 0 without one.
-
-    Args:
-        code: All instructions of the program.
-    """
-    counts = (one.operands[0] for one in code if one.opcode.startswith("setmaxnreg.") and one.operands)
-    return max((int(count) for count in counts if count.isdecimal()), default=0)
 
 
 def registers_at_start(directives: dict[str, tuple[int, ...]], threads: int, most: int) -> int | None:
