@@ -182,11 +182,11 @@ def _growths(known: Mapping[str, tuple[VariantRecord, Sequence[_Step]]], work: M
     return {variant: max(1.0, one) for variant, one in found.items()}
 
 
-def _sides(record: VariantRecord) -> tuple[tuple[int, int], ...] | None:
-    """The m, n and k of the real problem, each with that of the executed one; None where these are no such sizes."""
+def _sides(record: VariantRecord, names: str) -> tuple[tuple[int, int], ...] | None:
+    """Sizes of the real problem, each with that of the executed one; None where they have no such sizes."""
     assert record.emulation is not None  # noqa: S101 - its launches have counts
     real, small = record.problem, record.emulation.counted.problem
-    sides = [(real.get(name), small.get(name)) for name in ("m", "n", "k")]
+    sides = [(real.get(name), small.get(name)) for name in names]
     known = tuple((a, b) for a, b in sides if isinstance(a, int) and isinstance(b, int) and a > 0 and b > 0)
     return known if len(known) == len(sides) else None
 
@@ -196,8 +196,7 @@ def _deeper(record: VariantRecord, work: float) -> float | None:
 
     The work of a product grows as m n k does; of another problem, sizes of these names mean something else.
     """
-    sides = _sides(record)
-    ratios = [real / small for real, small in sides] if sides is not None else []
+    ratios = [real / small for real, small in _sides(record, "mnk") or ()]
     return ratios[-1] if ratios and math.isclose(math.prod(ratios), work, rel_tol=_ALIKE) else None
 
 
@@ -207,9 +206,8 @@ def _edges(record: VariantRecord, steps: Sequence[_Step]) -> float:
     Tiles of b rows cover M rows by at most M / b + 1, and m rows by at least 1 and at least m / b, so that there are at
     most M / m (1 + m / M) times as many. Clusters are whole, too.
     """
-    sides = _sides(record) or ()
     cluster = max((step.resources.cluster for step in steps if step.resources is not None), default=1)
-    return math.prod(1 + max(1, cluster) * small / real for real, small in sides[:2])
+    return math.prod(1 + max(1, cluster) * small / real for real, small in _sides(record, "mn") or ())
 
 
 def _counted_sizes(record: VariantRecord) -> tuple[Scalar, ...]:
@@ -488,13 +486,12 @@ def _uneven(step: _Step, looped: ExecutedCounts, growth: float) -> float:
 
 def _tiles_grown(record: VariantRecord, step: _Step, beyond: float) -> float | None:
     """How many times as many tiles the real result has, whose sizes are m and n; None where that cannot be told."""
-    assert record.emulation is not None  # noqa: S101 - its launches have counts
-    small, real = ([sizes.get(name) for name in "mn"] for sizes in (record.emulation.counted.problem, record.problem))
-    if not all(isinstance(size, int) and size > 0 for size in (*small, *real)):
+    sides = _sides(record, "mn")
+    if sides is None:
         return None
+    (real_m, small_m), (real_n, small_n) = sides
     blocks = math.prod(step.small.launch.grid), math.prod(step.launch.grid)
-    area = beyond * math.prod(int(size or 0) for size in small) / blocks[0]
-    sizes = ((int(small[0] or 0), int(small[1] or 0)), (int(real[0] or 0), int(real[1] or 0)))
+    area, sizes = beyond * small_m * small_n / blocks[0], ((small_m, small_n), (real_m, real_n))
     return tiles_grown(round(area), blocks, *sizes, max(1, step.resources.cluster) if step.resources else 1)
 
 
