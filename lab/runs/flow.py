@@ -38,7 +38,7 @@ from lab.operators.declared.specification import Argument, Direction
 from lab.operators.foreign import Described, ForeignOperator
 from lab.predict.schedulers.estimate import Pace
 from lab.runs.reference import ReferenceVariant
-from lab.runs.samples import congruent, filled, smaller_sizes
+from lab.runs.samples import aligned_as, congruent, filled, smaller_sizes
 from lab.runs.schedule import LaneTask
 from lab.stages import record as records
 from lab.stages.build import BuildFailure, Built
@@ -325,14 +325,33 @@ def _samples(context: FlowContext, variant: InspectedVariant, given: Problem) ->
         ratio = math.prod(larger[name] / size for name, (size, _) in sizes.items())
         if any(one.ratio == ratio for one in found) or all(larger[name] == size for name, (size, _) in sizes.items()):
             continue
-        if (made := _resized(context, variant, own, larger)) is not None:
-            resized = computed.problem({**own, **larger})
+        apart = _apart(computed, {**own, **larger}, variant.planned.point.problem.values)
+        if (made := _resized(context, variant, own, apart)) is not None:
+            resized = computed.problem({**own, **apart})
             found.append(Sample(ratio, *made, halved=_halved(context, variant, resized)))
     return tuple(found)
 
 
+def _apart(computed: Described, sizes: Mapping[str, Scalar], real: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
+    """Add the leading dimensions that the operator makes of sizes, for rows that begin as those of the real problem do.
+
+    Where rows begin decides which entry point is launched, how many sectors they touch, and which banks they meet in.
+    """
+    found = dict(sizes)
+    for name, value in real.items():
+        if name.startswith(_LEADING) and name not in found and isinstance(value, int):
+            least = computed.problem(found).get(name)
+            if isinstance(least, int):
+                found[name] = aligned_as(value, least)
+    return found
+
+
+_LEADING: Final = "ld"
+"""How the names of leading dimensions begin, as in BLAS."""
+
+
 def _resized(
-    context: FlowContext, variant: InspectedVariant, given: Mapping[str, Scalar], sizes: Mapping[str, int]
+    context: FlowContext, variant: InspectedVariant, given: Mapping[str, Scalar], sizes: Mapping[str, Scalar]
 ) -> tuple[Launches, Mapping[str, Scalar]] | None:
     """Launches and the complete problem of other sizes; None where shapes or the grid do not come out right."""
     point, computed = variant.planned.point, context.experiment.operator

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lab.base.expressions import Scalar
+from lab.base.warp import LINE_BYTES
 
 
 def smaller_sizes(given: Mapping[str, Scalar], real: Mapping[str, Scalar]) -> Mapping[str, tuple[int, int]]:
@@ -55,3 +56,18 @@ def filled(real: int, small: int, factor: int) -> int:
     """
     size = 1 << (factor * small - 1).bit_length()
     return size if size <= real else small
+
+
+def aligned_as(real: int, least: int) -> int:
+    """Return the least leading dimension from `least` on that is a multiple of the same power of two as `real`.
+
+    Powers from `LINE_BYTES` on are alike: whatever their type, rows then begin with lines.
+
+    Args:
+        real: The real leading dimension, in elements.
+        least: 1 or more.
+    """
+    power = real & -real
+    if power >= LINE_BYTES:
+        return -(-least // LINE_BYTES) * LINE_BYTES
+    return least + (power - least) % (2 * power)

@@ -154,6 +154,25 @@ def test_a_sample_of_an_operator_has_the_fields_that_follow_its_sizes(context, v
     assert least.launches.steps[0].grid == (16, 1, 1)
 
 
+@pytest.mark.parametrize(
+    ("real", "leading"),
+    [
+        ("{m: 4101, n: 4096, k: 4104, layout: tn}", (136, 136, 513)),  # at multiples of 8, and of 1
+        ("{m: 4096, n: 4096, k: 4096, layout: tn, lda: 5000}", (5000, 128, 512)),  # the first is the file's own
+    ],
+)
+def test_rows_of_a_sample_begin_as_those_of_the_real_problem(context, variant, tmp_path, real, leading):
+    file = tmp_path / "unaligned.yaml"
+    file.write_text(EXPERIMENT.replace("{m: 64, n: 64, k: 64}", real).replace("{m: 32}", "{m: 272, n: 144, k: 80}"))
+    own = replace(context, experiment=load(file))
+    first, *_ = plan(own.experiment, expand(own.experiment).points, [cast("Toolchain", Compiler())], ["sm_90"])
+    mix = KernelMix("ptx", "k", Counts(1, {"mma": 1}, {"mma.sync": 1}, 0, 0), (), None)
+    multiplying = replace(variant, planned=first, record=replace(variant.record, ptx=mix))
+    least, *_ = flow.emulation_task(own, multiplying).samples
+    assert [least.problem[name] for name in ("m", "n", "k")] == [512, 256, 128]
+    assert tuple(least.problem[name] for name in ("lda", "ldb", "ldc")) == leading
+
+
 TASK = EmulationTask(Launches(()), "gemm", {}, 0, {})
 
 

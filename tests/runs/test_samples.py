@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.runs.samples import congruent, filled, smaller_sizes
+from lab.base.warp import LINE_BYTES
+from lab.runs.samples import aligned_as, congruent, filled, smaller_sizes
 
 
 def test_sizes_that_are_smaller_on_the_cpu_are_found():
@@ -55,3 +56,26 @@ def test_samples_are_as_full_as_the_real_problem(real, small, factor):
 )
 def test_filled_sizes_are_powers_of_two_that_the_real_one_holds(real, small, factor, expected):
     assert filled(real, small, factor) == expected
+
+
+@pytest.mark.parametrize(
+    ("real", "least", "expected"),
+    [
+        (688, 256, 272),  # 16 times an odd number
+        (8864, 512, 544),
+        (1001, 256, 257),
+        (1001, 257, 257),
+        (4096, 256, 256),  # rows begin with lines, whatever their type
+        (640, 300, 384),
+        (64, 1, 64),
+    ],
+)
+def test_rows_of_samples_begin_as_those_of_the_real_problem(real, least, expected):
+    assert aligned_as(real, least) == expected
+
+
+@given(st.integers(1, 1 << 20), st.integers(1, 1 << 12))
+def test_a_leading_dimension_has_the_same_power_of_two_up_to_a_line(real, least):
+    found = aligned_as(real, least)
+    assert least <= found < least + 2 * LINE_BYTES
+    assert min(real & -real, LINE_BYTES) == min(found & -found, LINE_BYTES)
