@@ -341,8 +341,9 @@ class Emulation:
         not_compiled: Why the compiled engine did not execute it though it was asked to; empty otherwise.
         printed: What threads printed, in the order of execution.
         reuse: What the first blocks read again; None unless asked for, and where nothing was read or stored.
-        fetched_by_map: Of each tensor map among the arguments, the bytes that bulk copies brought from its tensor into
-            shared memory, once where several blocks share them; empty with ``count=False``.
+        fetched_by_map: Of each tensor map among the arguments, the bytes of the boxes that bulk copies brought into
+            shared memory, once where several blocks share them; with what lies beyond the tensor, so that they do not
+            depend on how much of its tiles a problem fills. Empty with ``count=False``.
     """
 
     kernel: str

@@ -53,7 +53,7 @@ class Counters:
 
     Attributes:
         guarded: Threads with a true guard, for each instruction that has a guard.
-        fetched: Address of a tensor to the bytes that bulk tensor copies have brought from it into shared memory.
+        fetched: Address of a tensor to the bytes of the boxes that bulk tensor copies have asked for in it.
     """
 
     def __init__(self, program: Program) -> None:
@@ -136,8 +136,8 @@ class Counters:
             fetched: Traffic of global memory.
             tensor: Address of the tensor that it comes from; None for another source, and for a copy out.
         """
-        if tensor is not None:
-            self.fetched[tensor] += fetched.bytes_used
+        if tensor is not None and fetched.requests:
+            self.fetched[tensor] += shared.bytes_used
         for key, count in (("shared.copy", shared), ("global.copy", fetched)):
             self._add(position, key, astuple(count))
 
