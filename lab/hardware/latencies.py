@@ -64,10 +64,17 @@ bytes of stages a cycle
     The same variants: of 44, 46, 48, 50, 52 and 56, 48 has the least mean error. Non-persistent and persistent kernels
     with 64 x 64 tiles, which copy most for each product, receive 46 to 57 in the mean. What is multicast to the blocks
     of a cluster counts in each of them.
+    More SMs than that receive less share it: the few that have a last block more receive no more than `l2_bytes`.
 rows that begin within lines
     experiments/hgemm_unaligned.yaml: where columns of both operands begin at multiples of 64, 32 and 16 bytes instead
     of 128, tiles of 64 x 64 take 1.37, 1.51 and 2.36 times as long, and of 128 x 64 1.13, 1.25 and 1.74 times, each
     without the 3.5 µs of a launch and the ends of its blocks; the means.
+beside stages of bulk copies
+    Over hgemm_random, hgemm_ladder, hgemm_layouts, hgemm_best, hgemm_cutlass and hgemm_triton of reports/h200, and
+    hgemm_random of reports/h100, all as of commit 949b323f: of 0.4, 0.5 and 0.6 of DRAM's time that is not hidden, of
+    0.65, 0.75, 0.85 and 1 of what is written to shared memory that keeps wgmma from reading, and of 0 and 140 cycles
+    that a stage of a cluster takes longer, since all its blocks must have read it, 0.5, 0.75 and 140 have the least
+    mean error.
 bytes of copies a cycle
     Copies of threads (cp.async) that multiply, too: of 22, 24, 26, 28 and 32, 26 has the least mean error over either
     half of the variants of hgemm_ladder and hgemm_best.
@@ -116,6 +123,10 @@ class SmLatencies:
         stage_bytes: Bytes of bulk copies that an SM receives in a cycle.
         unaligned_rows: How many times as long bulk copies take whose rows begin at multiples of so many bytes only, by
             these bytes, of those whose rows begin with lines.
+        bare_dram: Share of the time that DRAM needs which stages of bulk copies do not hide.
+        copies_beside: Share of the passes through shared memory in which it is written or loaded that keep matrix
+            instructions of four warps (wgmma) from reading it.
+        cluster_latency: Time from a stage's reading by one block of a cluster until another may fill it.
         copy_bytes: Bytes of a stage of copies of threads (`cp.async`) that arrive in a cycle, once the first are there.
         store_bytes: Bytes that L2 takes from each SM in a cycle while all SMs store.
         dram_share: Share of the datasheet's memory bandwidth that a copy reaches.
@@ -183,6 +194,9 @@ class SmLatencies:
     special_lanes: float = 16
     stage_bytes: float = 48
     unaligned_rows: tuple[tuple[int, float], ...] = ((64, 1.25), (32, 1.38), (16, 2.05))
+    bare_dram: float = 0.5
+    copies_beside: float = 0.75
+    cluster_latency: float = 140
     copy_bytes: float = 26
     convert_lanes: float = 32
     shuffle_lanes: float = 32

@@ -17,7 +17,7 @@ arithmetic
 tensor cores
     Multiply-adds of the matrix instructions at the rates of `lab.hardware.gpus.Architecture.tensor_lanes`, of which
     mma.sync and wgmma each reach a part on sm_90. wgmma reads its operands in shared memory, where small shapes take
-    longer, beside what is copied there, and reaches the same part of that.
+    longer, beside three quarters of what is copied there, and reaches the same part of that.
 power (whole GPU)
     What wgmma multiplies, at 0.71 of that rate: with all SMs at work, the GPU lowers its clock. Pauses count, so that a
     kernel whose SMs wait keeps the clock. It limits the whole, with a norm of order 16.
@@ -36,9 +36,10 @@ L2 reads, L2 writes
 stages, copies
     Asynchronous copies that fill a ring of stages in shared memory. A stage is there when its last line has come, 900
     cycles after it was asked for from DRAM and 502 from L2, and its wavefronts have been written; as many are under way
-    as the ring has, less the one that is read. Where a warp does nothing but ask for them, it asks again when the
-    products of the next step have been queued, so that a round takes an arrival and the products of a step; and an SM
-    gets 48 bytes a cycle, and fewer of rows that begin within lines. This limits the rest. Where the warps that ask
+    as the ring has, less the one that is read. Blocks that want the same lines wait for DRAM together. Where a warp
+    does nothing but ask for stages, it asks again when the products of the next step have been queued, so that a round
+    takes an arrival and the products of a step, and of a cluster 140 cycles more; all SMs together get 48 bytes a cycle
+    each, and fewer of rows that begin within lines, and one alone 64. This limits the rest. Where the warps that ask
     also multiply, each step takes what it waits for, a latency and its bytes at 26 a cycle, and what it does.
 atomics
     Updates of global memory that wait for each other, over the slices of L2 that the touched elements lie in
@@ -48,7 +49,8 @@ starts of blocks
 DRAM
     Least bytes of the problem, and once more the rest of each sector that stores fill only in part, over 0.867 of the
     bandwidth; words that are read at random and rows that are read again, where L2 does not hold them. Launches of a
-    sequence that declare their bytes move those, less what L2 can hold from one to the next.
+    sequence that declare their bytes move those, less what L2 can hold from one to the next. Half of it is added to
+    what stages take, which all wait for the same first steps of their tiles.
 local memory
     What ptxas spills, by the SASS: load/store units and tags as for other accesses; of what the resident threads keep
     there, the share that L1 does not hold goes to L2, and the share of that which L2 does not hold to DRAM.
@@ -118,6 +120,7 @@ _LIMIT_ORDER: Final = 16
 """Order of the norm of the time and of the one that the GPU's power allows."""
 _STAGES: Final = "stages"
 """Nothing is in the way of what a warp copies that does nothing else, and it is in the way of nothing."""
+_DRAM: Final = "DRAM"
 _ENDS: Final = "ends of blocks"
 """What no other resource works beside."""
 _SMALL_BLOCK: Final = 8
@@ -190,7 +193,7 @@ def _scored(gpu: Gpu, machine: SmLatencies, launches: Sequence[LaunchWork], byte
     started = machine.launch_s * len(launches)
     likely, best, worst = (_seconds(gpu, machine, launches, bytes_moved, reuse) for reuse in Reuse)
     power = sum(_allowed(gpu, machine, launch) for launch in launches) - started
-    whole = _together(likely)
+    whole = _together(machine, likely)
     if power > 0:
         whole = (whole**_LIMIT_ORDER + power**_LIMIT_ORDER) ** (1 / _LIMIT_ORDER)
         likely["power"] = power
@@ -205,11 +208,17 @@ def _scored(gpu: Gpu, machine: SmLatencies, launches: Sequence[LaunchWork], byte
     )
 
 
-def _together(found: Mapping[str, float]) -> float:
-    """Return the seconds of all resources together."""
-    beside = sum(seconds**ORDER for name, seconds in found.items() if name not in (_STAGES, _ENDS))
+def _together(machine: SmLatencies, found: Mapping[str, float]) -> float:
+    """Return the seconds of all resources together.
+
+    Stages of bulk copies wait together: blocks that start at the same time ask DRAM for the same steps of their tiles.
+    So what DRAM needs is hidden in part only.
+    """
+    alone = {_STAGES, _ENDS, _DRAM} if _STAGES in found else {_ENDS}
+    beside = sum(seconds**ORDER for name, seconds in found.items() if name not in alone)
     norm: float = beside ** (1 / ORDER)
-    return max(found.get(_STAGES, 0.0), norm) + found.get(_ENDS, 0.0)
+    bare = machine.bare_dram * found.get(_DRAM, 0.0) if _STAGES in found else 0.0
+    return max(found.get(_STAGES, 0.0), norm) + bare + found.get(_ENDS, 0.0)
 
 
 def _seconds(
@@ -234,11 +243,11 @@ def _seconds(
         elif reuse is Reuse.NONE:  # what is not used of the sectors is fetched again for who does
             moved = whole + sum(map(_unused, launches))
         moved += sum(one.spilled.past_l1 * one.spilled.past_l2 * one.spilled.bytes for one in launches if one.spilled)
-        found["DRAM"] = moved / (gpu.dram_gb_s * 1e9 * machine.dram_share)
+        found[_DRAM] = moved / (gpu.dram_gb_s * 1e9 * machine.dram_share)
         if reuse is Reuse.LIKELY:
-            found["DRAM"] += sum(_lost(gpu, machine, one.fetched, bytes_moved) for one in launches if one.fetched)
+            found[_DRAM] += sum(_lost(gpu, machine, one.fetched, bytes_moved) for one in launches if one.fetched)
         # while the last blocks make a pass that the others do not, they keep no DRAM busy
-        found["DRAM"] *= sum(launch.uneven for launch in launches) / len(launches)
+        found[_DRAM] *= sum(launch.uneven for launch in launches) / len(launches)
     return found
 
 
@@ -339,7 +348,7 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
     resident = min(max(1, work.blocks_per_sm), fullest)
     loss = 1 + machine.large_block_loss * max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
     chain = loss * (_alone(machine, work, least) + _queueing(gpu, machine, work, resident))
-    bare, hidden = _ends(machine, work, least, loss)
+    bare, hidden = _ends(gpu, work, least, loss)
     # blocks beside it multiply while one begins or ends; without any, nothing does
     alone = 0 if work.ends is None else fullest if resident == 1 else 1
     made["latency"] = (chain * fullest + hidden * fullest + bare * max(0, fullest - resident * alone)) / resident
@@ -369,45 +378,53 @@ def _copying(gpu: Gpu, work: LaunchWork, ring: Ring, least: float, resident: int
     machine = gpu.latencies
     share = _fullest(gpu, work) / work.blocks  # of the launch, on the fullest SM
     if ring.in_turn:
-        arrival = ring.fills * (_last_line(machine, work, ring, least) + ring.bytes / machine.copy_bytes)
+        arrival = ring.fills * (_last_line(gpu, work, ring, least) + ring.bytes / machine.copy_bytes)
         return {"copies": share / resident * (arrival + work.blocks * _alone(machine, work, least)) / ring.ahead}
-    round_trip = ring.fills * _arrival(machine, work, ring, least) + _multiplying(gpu, machine, work)
-    received = ring.fills * _stretched(machine, ring) / machine.stage_bytes
-    return {_STAGES: share * max(round_trip / ring.ahead / resident, received)}
+    shared = machine.cluster_latency if work.cluster > 1 else 0.0
+    round_trip = ring.fills * (_arrival(gpu, work, ring, least) + shared) + _multiplying(gpu, machine, work)
+    # L2 sends so much while all SMs receive; the few that have a last block more receive no faster than one can
+    sent = ring.fills * _stretched(machine, ring) / machine.stage_bytes / gpu.sms / work.uneven
+    received = share * ring.fills * ring.bytes / machine.l2_bytes
+    return {_STAGES: max(share * round_trip / ring.ahead / resident, sent, received)}
 
 
-def _arrival(machine: SmLatencies, work: LaunchWork, ring: Ring, least: float) -> float:
+def _arrival(gpu: Gpu, work: LaunchWork, ring: Ring, least: float) -> float:
     """Return the cycles from the request for a stage until all of it has been written."""
-    written = _stretched(machine, ring) / LINE_BYTES / machine.shared_wavefronts
-    return _last_line(machine, work, ring, least) + written
+    written = _stretched(gpu.latencies, ring) / LINE_BYTES / gpu.latencies.shared_wavefronts
+    return _last_line(gpu, work, ring, least) + written
 
 
 def _stretched(machine: SmLatencies, ring: Ring) -> float:
-    """Return the bytes of a stage, of which those count for more that are fetched in rows that begin within lines.
+    """Return the bytes of a stage, or those that the block fetches for it if they take longer.
 
-    What other blocks of a cluster fetch and share has cost them that.
+    Of these, what is fetched in rows that begin within lines counts for more. What other blocks of a cluster fetch and
+    share has cost them that.
     """
-    by_alignment, whole = dict(machine.unaligned_rows), sum(weight for _, weight in ring.rows)
-    beyond = sum(weight * (by_alignment.get(alignment, 1.0) - 1) for alignment, weight in ring.rows)
-    return ring.bytes + (ring.fetched * beyond / whole if whole else 0.0)
+    by_alignment = dict(machine.unaligned_rows)
+    return max(ring.bytes, sum(fetched * by_alignment.get(alignment, 1.0) for alignment, fetched in ring.rows))
 
 
-def _last_line(machine: SmLatencies, work: LaunchWork, ring: Ring, least: float) -> float:
-    """Return the cycles until the last line of a stage comes: `least` bytes of all come from DRAM, the rest from L2."""
-    lines = max(1.0, ring.fetched / LINE_BYTES)
-    distant = min(1.0, max(0.0, least - SECTOR_BYTES * work.store_sectors) / max(1.0, ring.fills * ring.fetched))
-    in_l2: float = (1 - distant) ** lines
-    return in_l2 * machine.l2_latency + (1 - in_l2) * machine.global_latency
+def _last_line(gpu: Gpu, work: LaunchWork, ring: Ring, least: float) -> float:
+    """Return the cycles until the last line of a stage comes: `least` bytes of all come from DRAM, the rest from L2.
+
+    Blocks that run side by side take the same step at the same time. Those of a row or a column of tiles, of W blocks
+    about the root of W, want the same lines, so that all of them wait when these come from DRAM.
+    """
+    machine, together = gpu.latencies, min(work.blocks, gpu.sms * max(1, work.blocks_per_sm))
+    distant = max(0.0, least - SECTOR_BYTES * work.store_sectors) / max(1.0, ring.fills * ring.fetched)
+    waiting = min(1.0, distant * math.sqrt(together))
+    return (1 - waiting) * machine.l2_latency + waiting * machine.global_latency
 
 
-def _ends(machine: SmLatencies, work: LaunchWork, least: float, loss: float) -> tuple[float, float]:
+def _ends(gpu: Gpu, work: LaunchWork, least: float, loss: float) -> tuple[float, float]:
     """Return the cycles of a block before it multiplies, until its first stage is there, and while it makes results.
 
     Those in which no warps of it multiply, and those in which others do, whose turn it is.
     """
+    machine = gpu.latencies
     if work.ends is None:
         return loss * machine.block_latency, 0.0
-    first = _arrival(machine, work, work.ring, least) if work.ring is not None else 0.0
+    first = _arrival(gpu, work, work.ring, least) if work.ring is not None else 0.0
     waits = min(work.ends.global_loads, work.end_loads / (work.blocks * work.warps_per_block))
     made = _along(machine, work, replace(work.ends, global_loads=0.0), least)
     made += waits * _load_latency(machine, work, work.ends, least)
@@ -426,7 +443,8 @@ def _multiplying(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:
     """Return the cycles, at the highest clock, that one SM's tensor cores would take for the whole launch."""
     alone, together = (_documented(gpu, made) for made in (work.products, work.group_products))
     if together:  # they read no faster than shared memory lets them, beside what is copied there
-        together = max(together, (work.group_wavefronts + work.wavefronts) / machine.shared_wavefronts)
+        waves = work.group_wavefronts + machine.copies_beside * work.wavefronts
+        together = max(together, waves / machine.shared_wavefronts)
     return alone / machine.warp_products + together / machine.group_products
 
 

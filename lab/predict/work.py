@@ -71,7 +71,7 @@ class Ring:
         ahead: Stages that are filled while another one is read: steps from the request for one to its use.
         in_turn: The warps that ask for copies are those that wait for them and multiply.
         rows: Of each tensor map that bulk copies go by, what rows begin at multiples of in global memory, in bytes, and
-            its weight among what is fetched; empty where that is not known, and taken to be lines.
+            the bytes that are asked for by it for a stage, in the mean; empty where that is not known.
     """
 
     fills: float

@@ -338,7 +338,8 @@ def ring_of(
         stage, fetched = copies.shared_bytes / copies.fills, SECTOR_BYTES * copies.sectors / copies.fills
         # there may be mbarriers for other things
         ahead = min(copies.ahead, int(shared_bytes / stage) - 1) if stage else copies.ahead
-        rows = tuple(zip(alignments, step.fetched_by_map, strict=False))  # either is empty in older records
+        each = (asked / copies.fills for asked in step.fetched_by_map)
+        rows = tuple(zip(alignments, each, strict=False))  # either is empty in older records
         return Ring(grown * copies.fills, stage, fetched, max(1, ahead), in_turn=False, rows=rows)
     done, fills = step.executed, _steps_along_k(step, ptx)
     if done is None or not fills or not (copied := done.memory.get("shared.copy", _NONE).bytes_used):
