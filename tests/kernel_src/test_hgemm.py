@@ -158,18 +158,3 @@ def test_sums_that_wait_for_their_copy_share_no_banks():
     assert "global.store" not in done.executed.memory
     tiles_of_a_and_b = 64 * 64 + 256 * 64  # that of A once for both blocks
     assert copied.bytes_used == (tiles_of_a_and_b + 64 * 256) * 2
-
-
-@pytest.mark.parametrize("step", [4, 2])
-def test_columns_that_begin_at_multiples_of_less_than_16_bytes_are_loaded_in_narrower_vectors(step):
-    given = {"block_m": 32, "block_n": 32, "warp_n": 16, "block_k": 32, "stages": 2}
-    shape = {"m": 40, "n": 36, "k": 44, "dtype": "bfloat16", "layout": "nt"}
-    problem = operator("gemm").problem({**shape, "lda": 48 + step, "ldb": 40 + step})
-    instance = made("split", given, problem)
-    assert instance.launches.entries == ("hgemm_split_any",)
-    done = executed(instance, instance.source, arch("split"))
-    assert (done.unsupported, done.fault) == ("", "")
-    assert done.verification.passed
-    loads = {f"ld.global.nc.{width}" for width in ("v4.u32", "v2.u32", "u32", "u16")}
-    text = compile_text(instance.source, arch="compute_90")
-    assert all(any(load in line for line in text.splitlines()) for load in loads), text.count("ld.global")

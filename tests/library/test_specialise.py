@@ -70,6 +70,7 @@ BULK = [
     ("hgemm/v7_cluster.cu.j2", {"cluster": 4, "blocks": 64}, "tt"),
     ("hgemm/v8_epilogue.cu.j2", {}, "tn"),
     ("hgemm/packed.cu.j2", {}, "nt"),
+    ("hgemm/split.cu.j2", {"split_k": 8}, "tt"),
 ]
 
 
