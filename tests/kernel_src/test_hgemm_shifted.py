@@ -24,6 +24,8 @@ SETTINGS: dict[str, dict[str, Scalar]] = {
 }
 """What decides how threads share lines out: lines of a warp, of all threads at once, and how often."""
 
+PACKED: dict[str, Scalar] = {"block_m": 64, "block_n": 64, "warpgroups": 1, "stages": 2, "blocks": 2}
+
 SIZES = ((77, 85, 141), (45, 33, 21), (37, 42, 1), (42, 38, 150), (68, 52, 72))
 REMAINDERS = ((5, 5), (3, 7), (2, 6), (4, 4), (1, 0), (0, 3))
 """Of the leading dimensions by 8. The first two are odd, the last two leave one operand aligned."""
@@ -85,6 +87,15 @@ def test_only_a_lines_own_elements_are_added_up(given, layout, size, remainders)
     assert done.verification.passed, done.verification
 
 
+@pytest.mark.usefixtures("borders_of_nan")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("remainders", [(1, 5), (2, 0), (0, 4)])
+def test_only_a_lines_own_elements_are_packed(layout, remainders):
+    done = executed_with("packed", PACKED, problem_of(layout, (73, 85, 45), remainders))
+    assert (done.fault, done.findings) == ("", ())
+    assert done.verification.passed, done.verification
+
+
 @pytest.mark.parametrize(("k", "stages"), [(1, 1), (64 * 8, 1), (64 * 8 + 1, 2), (5000, 4)])
 def test_short_products_take_no_more_stages_than_they_have_steps(k, stages):
     instance = Instance.of(template("split"), {"split_k": 8}, problem_of("tn", (65, 33, k), (1, 3)))
@@ -114,10 +125,24 @@ FAULTS = (  # what is wrong, text in its place, kind of the finding
 )
 
 
+FAULTS_OF_PACKING = (
+    ("another shift", "both[1], begin % 8", "both[1], begin % 4", "wrong result"),
+    ("the matrix ends before", "begin / 8 * 8 + 16 <= end", "true", "out-of-bounds"),
+)
+
+
+def planted():
+    for name, given, problem, faults in (
+        ("split", SETTINGS["several lines a warp"], problem_of("tn", (77, 45, 141), (5, 5)), FAULTS),
+        ("packed", PACKED, problem_of("nt", (73, 85, 45), (1, 5)), FAULTS_OF_PACKING),
+    ):
+        yield from (pytest.param(name, given, problem, *rest, id=what) for what, *rest in faults)
+
+
 @pytest.mark.usefixtures("borders_of_nan")
-@pytest.mark.parametrize(("old", "new", "kind"), [pytest.param(*rest, id=what) for what, *rest in FAULTS])
-def test_a_planted_fault_is_found(old, new, kind):
-    done = executed_with("split", SETTINGS["several lines a warp"], problem_of("tn", (77, 45, 141), (5, 5)), old, new)
+@pytest.mark.parametrize(("name", "given", "problem", "old", "new", "kind"), list(planted()))
+def test_a_planted_fault_is_found(name, given, problem, old, new, kind):
+    done = executed_with(name, given, problem, old, new)
     if kind == "wrong result":
         assert done.findings == ()
         assert not done.verification.passed
