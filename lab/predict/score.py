@@ -121,6 +121,7 @@ _LIMIT_ORDER: Final = 16
 _STAGES: Final = "stages"
 """Nothing is in the way of what a warp copies that does nothing else, and it is in the way of nothing."""
 _DRAM: Final = "DRAM"
+_PRODUCTS: Final = "tensor cores"
 _ENDS: Final = "ends of blocks"
 """What no other resource works beside."""
 _SMALL_BLOCK: Final = 8
@@ -211,13 +212,14 @@ def _scored(gpu: Gpu, machine: SmLatencies, launches: Sequence[LaunchWork], byte
 def _together(machine: SmLatencies, found: Mapping[str, float]) -> float:
     """Return the seconds of all resources together.
 
-    Stages of bulk copies wait together: blocks that start at the same time ask DRAM for the same steps of their tiles.
-    So what DRAM needs is hidden in part only.
+    Stages of a product wait together: blocks that start at the same time ask DRAM for the same steps of their tiles. So
+    what DRAM needs is hidden in part only.
     """
-    alone = {_STAGES, _ENDS, _DRAM} if _STAGES in found else {_ENDS}
-    beside = sum(seconds**ORDER for name, seconds in found.items() if name not in alone)
+    together = _STAGES in found and found.get(_PRODUCTS, 0.0) > 0
+    apart = {_STAGES, _ENDS, _DRAM} if together else {_STAGES, _ENDS}
+    beside = sum(seconds**ORDER for name, seconds in found.items() if name not in apart)
     norm: float = beside ** (1 / ORDER)
-    bare = machine.bare_dram * found.get(_DRAM, 0.0) if _STAGES in found else 0.0
+    bare = machine.bare_dram * found.get(_DRAM, 0.0) if together else 0.0
     return max(found.get(_STAGES, 0.0), norm) + bare + found.get(_ENDS, 0.0)
 
 
@@ -324,7 +326,7 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
         "issue slots": work.instructions * share / sm.sub_partitions,
         "instruction fetch": share * _fetching(machine, work, min(max(1, work.blocks_per_sm), fullest)),
         "floating point": warps(C.FMA, C.FLOAT) * fp,
-        "tensor cores": share * _multiplying(gpu, machine, work),
+        _PRODUCTS: share * _multiplying(gpu, machine, work),
         "integer": warps(C.INTEGER, C.COMPARE) * WARP_SIZE / machine.integer_lanes,
         "special functions": warps(C.SPECIAL) * WARP_SIZE / machine.special_lanes,
         "conversions": warps(C.CONVERT) * WARP_SIZE / machine.convert_lanes,

@@ -464,10 +464,13 @@ def test_blocks_that_wait_for_the_same_lines_wait_for_dram_together():
     assert found == pytest.approx(100 * (latency + 32768 / 128) / CLOCK)
 
 
-def test_stages_hide_half_of_what_dram_needs():
-    still, moving = (score(H200, [replace(ONE_AN_SM, ring=replace(RING, ahead=8))], moved) for moved in (0, 10**8))
-    assert "DRAM" not in still.resources
-    assert moving.seconds - still.seconds == pytest.approx(H200.latencies.bare_dram * moving.resources["DRAM"])
+def test_stages_of_products_hide_half_of_what_dram_needs():
+    ring = replace(RING, ahead=8)
+    for products, bare in (({"float16": 1e6}, H200.latencies.bare_dram), ({}, 0.0)):
+        work = replace(ONE_AN_SM, group_products=products, ring=ring)
+        still, moving = (score(H200, [work], moved) for moved in (0, 10**8))
+        assert "DRAM" not in still.resources
+        assert moving.seconds - still.seconds == pytest.approx(bare * moving.resources["DRAM"])
 
 
 def test_a_stage_is_asked_for_again_when_the_products_of_the_next_step_are_queued():
