@@ -69,7 +69,7 @@ FAULTS = [  # case, what is wrong, text in its place, kind of the finding
     ("words", "pieces that are not aligned", "count == 16 && leading % 16 == 0", "count == 16", "misaligned"),
     ("words", "steps of 16-bit elements along k", "p + upper * 2", "p + upper", WRONG),
     ("warp tf32", "an element for its piece", "piece[row % 4]", "piece[0]", WRONG),
-    ("warp tf32", "rows for halves of k", "<ATile, 2, 1>", "<ATile, 1, 2>", WRONG),
+    ("warp tf32", "rows for halves of k", "<A, 2, 1>", "<A, 1, 2>", WRONG),
     ("warp int8", "the other neighbour", "0x7531", "0x6420", WRONG),
     ("warp int8", "lines in another order", "l % 8 / 2 * 4 + l / 8 % 2 * 2 + l % 2", "l % 16", WRONG),
     ("warp int8, B", "columns as of 16 bits", "row * 2 + s", "row + s * 8", WRONG),
