@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from lab.base.errors import UserError
 from lab.emulator import operands
 from lab.emulator.allowance import CACHED, Allowance, Budget, Outgrown, work_to_make
 from lab.emulator.arrays import Bytes
-from lab.emulator.batch import make_batch, padded_threads
+from lab.emulator.batch import ALONE, make_batch, padded_threads
 from lab.emulator.compiled.decoding import NotCompiled
 from lab.emulator.compiled.execution import Geometry, execute
 from lab.emulator.compiled.kept import KernelMaker
@@ -52,7 +52,7 @@ from lab.emulator.special import StepClock
 from lab.emulator.tally import Counters, summary
 from lab.emulator.waiting.clusters import cluster_shape
 from lab.hardware.tensormaps import ALIGNMENT, BYTES
-from lab.isa.model import Module, Variable
+from lab.isa.model import Instruction, Module, Variable
 from lab.toolchain.cache import default_folder
 
 BATCH_THREADS = 8192
@@ -86,6 +86,7 @@ def launch(
     constants: Mapping[str, NDArray[Any]] | None = None,
     schedule: int | None = None,
     trace: bool = False,
+    cluster: tuple[int, int, int] | None = None,
 ) -> Emulation:
     """Execute one kernel launch on the CPU.
 
@@ -109,6 +110,7 @@ def launch(
         schedule: Seed of another fair order of warps and blocks; None for the order of the program. A kernel without
             races gives the same results in every order, but for the rounding of atomic sums.
         trace: Also say what the first blocks read again. The interpreter executes these for it, whatever the engine.
+        cluster: Blocks of a cluster along x, y, z that the launch asks for; None where the kernel alone decides.
 
     Returns:
         Counts, findings and steps.
@@ -131,7 +133,8 @@ def launch(
             found=f"{shared} bytes",
             accepted=f"at most {MAX_SHARED_BYTES} bytes, static and dynamic together",
         )
-    geometry = Geometry(shape_grid, shape_block, shared, dynamic_shared_bytes)
+    clusters = cluster_shape(program, shape_grid, cluster)
+    geometry = Geometry(shape_grid, shape_block, shared, dynamic_shared_bytes, clusters)
     request = _Request(program, geometry, args, check, count, max_steps, threads, constants or {}, schedule)
     reuse = _traced(request) if trace else None
     return replace(_launched(request, engine), reuse=reuse)
@@ -141,9 +144,7 @@ def _launched(request: _Request, engine: EngineChoice) -> Emulation:
     """Execute a launch by an engine."""
     why_not = ""
     if engine != "interpreted":
-        why_not = _cannot_compile(
-            request.program, check=request.check, max_steps=request.max_steps, schedule=request.schedule
-        )
+        why_not = _cannot_compile(request)
     if engine == "interpreted" or why_not:
         return _interpret(request, why_not)
     if engine == "auto":
@@ -220,6 +221,7 @@ class _Started:
         loops = _loops(request.program, lines) if self.counters else ()
         counts = summary(lines) if self.counters else None
         notes = () if plan is None else tuple(plan.notes) + _notes_on_output(plan.printed)
+        notes += _notes_on_clusters(request)
         printed = "" if plan is None else plan.printed.text
         name, found = request.program.kernel.name, self.findings.all()
         fetched = tuple(self.counters.fetched[base] for base in self.buffers.mapped) if self.counters else ()
@@ -236,8 +238,7 @@ def _traced(request: _Request) -> ReuseCount | None:
     """Let the interpreter execute the first blocks, and return what they read again; the buffers stay as they are."""
     program, geometry = request.program, request.geometry
     request = replace(request, check=False, count=False)
-    started, trace = _Started(request), AccessTrace()
-    cluster = cluster_shape(program, geometry.grid)
+    started, trace, cluster = _Started(request), AccessTrace(), geometry.cluster
     plan = LaunchState(
         program,
         started.space,
@@ -277,8 +278,7 @@ def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> E
         Outgrown: machine code is.
     """
     program, geometry = request.program, request.geometry
-    started = _Started(request)
-    cluster = cluster_shape(program, geometry.grid)
+    started, cluster = _Started(request), geometry.cluster
     clocks = None
     if request.check:
         padded = padded_threads(geometry.block)
@@ -370,19 +370,37 @@ def _notes_on_output(printed: Printed) -> tuple[str, ...]:
     return (f"{printed.lost} calls of printf are left out: a launch prints at most {MOST_CHARACTERS} characters",)
 
 
-def _cannot_compile(program: Program, *, check: bool, max_steps: int | None, schedule: int | None) -> str:
+def _notes_on_clusters(request: _Request) -> tuple[str, ...]:
+    """Say where a kernel asks for its place in a cluster that nothing gave a size."""
+    if request.geometry.cluster != ALONE or _OF_CLUSTERS.intersection(request.program.kernel.directives):
+        return ()
+    if not any(_asks_for_cluster(instruction) for _, instruction in request.program.code):
+        return ()
+    return ("the kernel asks for its place in a cluster, and neither __cluster_dims__ nor the launch makes clusters",)
+
+
+def _asks_for_cluster(instruction: Instruction) -> bool:
+    named = any(operand.startswith("%cluster_") for operand in instruction.operands)
+    return named or instruction.opcode.startswith("mapa")
+
+
+def _cannot_compile(request: _Request) -> str:
     """Return why a launch needs the interpreter whatever its instructions are; empty where it does not."""
-    if max_steps is not None:
+    program, check = request.program, request.check
+    if request.max_steps is not None:
         return "the steps are limited"
-    if schedule is not None:
+    if request.schedule is not None:
         return "another order of warps and blocks was asked for"
     if check and len(program.variables_in("local")) > 1:
         return "several variables in local memory are told apart"
-    if "reqnctapercluster" in program.kernel.directives or "explicitcluster" in program.kernel.directives:
+    if math.prod(request.geometry.cluster) > 1 or _OF_CLUSTERS.intersection(program.kernel.directives):
         return "clusters of blocks"
     if check and program.definedness.unwritten:
         return "registers may be read before anything is written there"
     return ""
+
+
+_OF_CLUSTERS: Final = frozenset({"reqnctapercluster", "explicitcluster"})
 
 
 def _run(plan: LaunchState) -> int:

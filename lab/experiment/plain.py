@@ -19,7 +19,7 @@ from lab.base.structures import structure_of
 from lab.base.yamlfile import Document, Key, dotted
 from lab.experiment.model import KernelEntry
 from lab.experiment.reading import Reading, axes_of, baseline_of, check_constraints, check_names, listed, type_of
-from lab.experiment.schema import KernelModel, PlainFile, PlainLaunch
+from lab.experiment.schema import KernelModel, PlainFile, PlainLaunch, Sizes
 from lab.isa.cuda.kernels import SourceKernel, base_name, read_kernels
 from lab.isa.cuda.names import expected_macros, used_names
 from lab.isa.ptx.module import read_ptx
@@ -164,6 +164,7 @@ def _launches(raw: PlainFile | KernelModel) -> list[tuple[Key, PlainLaunch]]:
         arguments=list(raw.arguments or {}),
         shared_bytes=raw.shared_bytes,
         carveout=raw.carveout,
+        cluster=raw.cluster,
     )
     return [((), one)]
 
@@ -177,12 +178,12 @@ def _check_sizes(reading: Reading, known: set[str]) -> None:
                 accepted = "an expression such as ceil_div(n, block_size_x), or a list of up to three"
                 reading.refuse("a key is missing", (key,), accepted=accepted)
     else:
-        for key in ("kernel", "grid", "block"):
+        for key in ("kernel", "grid", "block", "cluster"):
             if getattr(raw, key) is not None:
                 reading.refuse(f"the key {key} cannot stand beside launches", (key,), accepted="launches alone")
     for path, launch in _launches(raw):
-        for key in ("grid", "block"):
-            for i, size in enumerate(listed(getattr(launch, key))):
+        for key in ("grid", "block", "cluster"):
+            for i, size in enumerate(_clusters(launch.cluster) if key == "cluster" else listed(getattr(launch, key))):
                 place: Key = (*path, key, i) if isinstance(getattr(launch, key), list) else (*path, key)
                 check_names(reading, size, place, known | {RESIDENT_BLOCKS} if key == "grid" else known, f"the {key}")
         check_names(reading, launch.shared_bytes, (*path, "shared_bytes"), known, "shared_bytes")
@@ -297,6 +298,7 @@ def _declares(
                 arguments={name: types[name] for name in one.arguments},
                 shared_bytes=one.shared_bytes,
                 carveout=one.carveout,
+                cluster=_clusters(one.cluster),
                 when=one.when,
             )
             for i, one in enumerate(raw.launches)
@@ -318,10 +320,16 @@ def _declares(
         arguments=types,
         shared_bytes=raw.shared_bytes,
         carveout=raw.carveout,
+        cluster=_clusters(raw.cluster),
         parameters=parameters,
         workspace=workspace,
         tensor_maps=maps,
     )
+
+
+def _clusters(sizes: Sizes | None) -> list[str | int]:
+    """The sizes of a cluster; none where the launch asks for no clusters."""
+    return [] if sizes is None else listed(sizes)
 
 
 def _map_of(argument: Argument, view: MappedView, array: str) -> TensorMapDeclaration:

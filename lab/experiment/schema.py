@@ -55,6 +55,7 @@ class PlainLaunch(Strict):
     arguments: list[str] = Field(description="Names of the file's arguments, in this kernel's order")
     shared_bytes: str | int = Field(0, description="Dynamic shared memory of a block, in bytes")
     carveout: str | int = Field("default", description="As of a single launch")
+    cluster: Sizes | None = Field(None, description="As of a single launch")
     when: str | None = Field(default=None, description="The launch takes place where this expression is true")
 
 
@@ -87,10 +88,15 @@ class SourceModel(Strict):
         description="Preferred shared memory of an SM, of which L1 has the rest: default (the driver decides), l1, "
         "shared, or a percentage of the largest, 0 to 100: an expression, whose -1 is default",
     )
+    cluster: Sizes | None = Field(
+        None,
+        description="Blocks of a cluster in x, y and z, where the launch asks for clusters and not __cluster_dims__: "
+        "an expression, or a list of up to three",
+    )
     launches: list[PlainLaunch] | None = Field(
         None,
         min_length=1,
-        description="Several launches in order, in place of kernel, grid, block, shared_bytes and carveout",
+        description="Several launches in order, in place of kernel, grid, block, shared_bytes, carveout and cluster",
     )
 
 

@@ -38,6 +38,7 @@ _SOURCE = re.compile(r"(?P<file>.+\.py)(?::(?P<function>\w+))?")
 _LIMITS: Final[Mapping[str, int]] = {"num_warps": 32, "num_stages": 32, "num_ctas": 16}
 _FIXED: Final = {
     "block": "no block: it follows from num_warps",
+    "cluster": "no cluster: num_ctas in configs makes clusters",
     "carveout": "no carveout: Triton decides about shared memory",
     "kernel": "no kernel: the source names the function, softmax.py:softmax_kernel",
     "launches": "one function",

@@ -130,6 +130,7 @@ class _Specialiser:
         block = xyz([self(size, (*one.path, "block", i)) for i, size in enumerate(one.block)], "1")
         shared = self(one.shared_bytes, (*one.path, "shared_bytes"))
         self._check_carveout(one)
+        self._check_cluster(one)
         arguments = tuple(
             (word, scope.typed(kind))
             for name, kind in one.arguments
@@ -172,6 +173,14 @@ class _Specialiser:
             at = self.template.document.at(*path)
             message = "a library leaves the carve-out to the driver"
             raise UserError(message, at=at, key=dotted(path), found=preferred, accepted="default")
+
+    def _check_cluster(self, one: DeclaredLaunch) -> None:
+        """Refuse clusters that a launch asks for: a library's calls ask for none."""
+        if one.cluster:
+            path = (*one.path, "cluster")
+            at, found = self.template.document.at(*path), ", ".join(map(str, one.cluster))
+            message = "a library's calls ask for no clusters"
+            raise UserError(message, at=at, key=dotted(path), found=found, accepted="__cluster_dims__ in the kernel")
 
     def _condition(self, conditions: Sequence[Condition]) -> str:
         if not conditions:

@@ -443,13 +443,17 @@ def _launch(ptx: str, step: Launch, memory: _Memory, *, whole: bool, trace: bool
         engine="compiled" if whole else "auto",
         constants=memory.constants,
         trace=trace,
+        cluster=step.cluster,
     )
 
 
 def _steps(task: EmulationTask, done: list[Emulation]) -> tuple[EmulatedStep, ...]:
     """Every launch with its counts; launches that were not reached have none."""
     steps = [
-        EmulatedStep(step.entry, LaunchRecord(step.grid, step.block, step.dynamic_shared_bytes, step.carveout))
+        EmulatedStep(
+            step.entry,
+            LaunchRecord(step.grid, step.block, step.dynamic_shared_bytes, step.carveout, cluster=step.cluster),
+        )
         for step in task.launches.steps
     ]
     for i, one in enumerate(done):

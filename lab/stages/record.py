@@ -219,7 +219,9 @@ def _before_seconds(launches: Launches, gpu: Gpu) -> float:
 def _geometry(launch: Launch, maps: Sequence[TensorMap]) -> LaunchRecord:
     named = (find(maps, name) for name, kind in launch.arguments if kind == TENSOR_MAP)
     alignments = tuple(one.alignment for one in named if one is not None)
-    return LaunchRecord(launch.grid, launch.block, launch.dynamic_shared_bytes, launch.carveout, alignments)
+    return LaunchRecord(
+        launch.grid, launch.block, launch.dynamic_shared_bytes, launch.carveout, alignments, launch.cluster
+    )
 
 
 def _step(launch: Launch, maps: Sequence[TensorMap]) -> StepRecord:

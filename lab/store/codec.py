@@ -26,7 +26,8 @@ READ_TOO = (7, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23)
 `reuse` of what is read; up to 16 its `growth_of_block` and a build's `warnings`; up to 17 the `chains` of its SASS; up
 to 18 the `sample` that is executed for its counts; up to 19 the `carveout` of launches; up to 20 the
 `errors` of baselines; up to 21 the `clock_hz` of counters; up to 22 the `copies_ahead` of loops, the
-`map_alignments` of launches, and what is `fetched_by_map`, which up to 23 left out what lies beyond the tensors."""
+`map_alignments` of launches, and what is `fetched_by_map`; up to 23 the latter left out what lies beyond the tensors,
+and launches had no `cluster`."""
 
 
 def _with_baselines(run: object) -> object:

@@ -87,6 +87,7 @@ class LaunchRecord:
         block: Threads in x, y, z.
         dynamic_shared_bytes: Dynamic shared memory per block.
         carveout: Preferred shared memory of an SM, in percent of its largest; None where the driver decides.
+        cluster: Blocks of a cluster in x, y, z that the launch asks for; None where the kernel alone decides.
         map_alignments: Of each tensor map among the arguments, what the rows of its boxes begin at multiples of in
             global memory (`lab.hardware.tensormaps.TensorMap.alignment`), in bytes; empty in older records.
     """
@@ -96,6 +97,7 @@ class LaunchRecord:
     dynamic_shared_bytes: int
     carveout: int | None = None
     map_alignments: tuple[int, ...] = ()
+    cluster: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,12 @@ class _Step:
     bytes_moved: int | None
 
     @property
+    def cluster(self) -> int:
+        """Blocks of a cluster."""
+        asked = math.prod(self.launch.cluster or (1,))
+        return max(1, asked, self.resources.cluster if self.resources is not None else 1)
+
+    @property
     def blocks_ratio(self) -> float:
         return math.prod(self.launch.grid) / math.prod(self.small.launch.grid)
 
@@ -206,8 +212,8 @@ def _edges(record: VariantRecord, steps: Sequence[_Step]) -> float:
     Tiles of b rows cover M rows by at most M / b + 1, and m rows by at least 1 and at least m / b, so that there are at
     most M / m (1 + m / M) times as many. Clusters are whole, too.
     """
-    cluster = max((step.resources.cluster for step in steps if step.resources is not None), default=1)
-    return math.prod(1 + max(1, cluster) * small / real for real, small in _sides(record, "mn") or ())
+    cluster = max((step.cluster for step in steps), default=1)
+    return math.prod(1 + cluster * small / real for real, small in _sides(record, "mn") or ())
 
 
 def _counted_sizes(record: VariantRecord) -> tuple[Scalar, ...]:
@@ -411,7 +417,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
         else None,
         end_loads=outside * (_loaded(executed) - _loaded(within)) + around * (_loaded(within) - _loaded(deepest)),
         turns=max(1.0, work / growth / blocks) if stays and take_turns(step.ptx) else 1.0,
-        cluster=max(1, step.resources.cluster) if step.resources else 1,
+        cluster=step.cluster,
     )
 
 
@@ -492,7 +498,7 @@ def _tiles_grown(record: VariantRecord, step: _Step, beyond: float) -> float | N
     (real_m, small_m), (real_n, small_n) = sides
     blocks = math.prod(step.small.launch.grid), math.prod(step.launch.grid)
     area, sizes = beyond * small_m * small_n / blocks[0], ((small_m, small_n), (real_m, real_n))
-    return tiles_grown(round(area), blocks, *sizes, max(1, step.resources.cluster) if step.resources else 1)
+    return tiles_grown(round(area), blocks, *sizes, step.cluster)
 
 
 def _rounds(tiles: float) -> float:

@@ -134,6 +134,7 @@ class LaunchDeclaration(Strict):
     arguments: dict[str, str]
     shared_bytes: str | int = 0
     carveout: str | int = "default"
+    cluster: list[str | int] = Field(default_factory=list, max_length=3)
     bytes_moved: str | int | None = None
     when: str | None = None
     main: bool = False
@@ -186,6 +187,7 @@ class FrontMatter(Strict):
     abbreviate: dict[str, str] = Field(default_factory=dict)
     shared_bytes: str | int = 0
     carveout: str | int = "default"
+    cluster: list[str | int] = Field(default_factory=list, max_length=3)
     predicts: dict[Literal["global.load", "global.store", "shared.load", "shared.store"], str | float] = Field(
         default_factory=dict
     )

@@ -60,6 +60,7 @@ class Launch:
         main: Of a sequence, the launch that does all of the problem's operations.
         resident_grid: The grid, where it depends on the compiled kernel's occupancy; None once that is known.
         carveout: Preferred shared memory of an SM, in percent of its largest; None leaves it to the driver.
+        cluster: Blocks of a cluster in x, y, z that the launch asks for; None where the kernel alone decides.
     """
 
     entry: str
@@ -71,6 +72,7 @@ class Launch:
     main: bool = False
     resident_grid: ResidentGrid | None = field(default=None, compare=False, repr=False)
     carveout: int | None = None
+    cluster: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ class Residency:
         """
         architecture, use, threads = self.gpu.architecture, self.resources[launch.entry], math.prod(launch.block)
         held = occupancy(architecture, use, threads, launch.dynamic_shared_bytes, launch.carveout).blocks_per_sm
-        size = max(cluster, use.cluster)
+        size = max(cluster, use.cluster, math.prod(launch.cluster or (1,)))
         return max(1, clusters_held(self.gpu, held, size) * size)
 
 

@@ -40,6 +40,8 @@ _MOST_THREADS = 1024
 BRACES = re.compile(r"\{([^{}]*)\}")
 """An expression in the name of a kernel: `add<float, {block_size}>`."""
 
+_MOST_IN_A_CLUSTER = 16
+"""Blocks; more than 8 not on every GPU (CUDA C++ Programming Guide, thread block clusters)."""
 _MOST_SHARED = 2**31 - 1
 """Bytes; how many a GPU allows is checked where the GPU is known."""
 
@@ -89,6 +91,7 @@ class DeclaredLaunch:
         bytes_moved: Least bytes through DRAM; None where nothing is declared.
         main: Of a sequence, the launch that does all of the problem's operations.
         carveout: Preferred shared memory of an SM: a word of `CARVEOUTS`, or a percentage of the largest.
+        cluster: Blocks of a cluster in x, then y and z; none where the launch asks for no clusters.
     """
 
     entry: str
@@ -101,6 +104,7 @@ class DeclaredLaunch:
     bytes_moved: Expression | None = None
     main: bool = False
     carveout: Expression = "default"
+    cluster: Sequence[Expression] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,7 @@ def declared(declares: FrontMatter) -> tuple[DeclaredLaunch, ...]:
                 one.bytes_moved,
                 one.main,
                 one.carveout,
+                one.cluster,
             )
             for i, one in enumerate(declares.launches)
         )
@@ -153,6 +158,7 @@ def declared(declares: FrontMatter) -> tuple[DeclaredLaunch, ...]:
                 (),
                 (*earlier, own),
                 carveout=declares.carveout,
+                cluster=declares.cluster,
             )
         )
         earlier = (*earlier, replace(own, holds=False))
@@ -304,7 +310,20 @@ def _launch(one: DeclaredLaunch, scope: Scope) -> Launch:
         one.main,
         _ResidentGrid(sizes, path, scope) if waits else None,
         _carveout(one.carveout, (*one.path, "carveout"), scope),
+        _cluster(one, scope),
     )
+
+
+def _cluster(one: DeclaredLaunch, scope: Scope) -> tuple[int, int, int] | None:
+    """Return the blocks of a cluster along x, y, z; None where the launch asks for no clusters."""
+    if not one.cluster:
+        return None
+    path = (*one.path, "cluster")
+    found = _legal(xyz(one.cluster, 1), path, (_MOST_IN_A_CLUSTER,) * 3, scope)
+    if math.prod(found) > _MOST_IN_A_CLUSTER:
+        accepted = f"at most {_MOST_IN_A_CLUSTER} blocks, and more than 8 where the GPU allows them"
+        raise scope.error(f"the cluster has {math.prod(found)} blocks", path, accepted=accepted)
+    return found
 
 
 def _carveout(expression: Expression, path: Key, scope: Scope) -> int | None:

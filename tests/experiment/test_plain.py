@@ -11,6 +11,7 @@ from lab.experiment.load import from_text
 from lab.experiment.space import expand
 from lab.experiment.variants import plan, toolchains
 from lab.runs.pipeline import RunOptions, run
+from lab.store.model import Status
 
 SOURCE = """
 __global__ void add(float *c, const float *a, const float *b, int n) {
@@ -248,6 +249,59 @@ def carved(folder, more):
 def test_a_carve_out_is_swept(tmp_path):
     records = carved(tmp_path, "parameters: {preferred: [-1, 0, 50, 100]}\ncarveout: preferred\n")
     assert [record.launch.carveout for record in records] == [None, 0, 50, 100]
+
+
+CLUSTERED = """#include <cooperative_groups.h>
+__global__ void k(int *out) {
+    auto cluster = cooperative_groups::this_cluster();
+    __shared__ int own;
+    if (threadIdx.x == 0) own = 10 + cluster.block_rank();
+    cluster.sync();
+    if (threadIdx.x == 0) out[blockIdx.x] = *cluster.map_shared_rank(&own, cluster.block_rank() ^ 1);
+    cluster.sync();
+}
+"""
+CLUSTERED_FILE = """source: k.cu
+problem: {n: 8}
+emulate: full
+arguments: {out: "out int32[n]"}
+parameters: {size: [2, 4]}
+grid: n
+block: 32
+cluster: size
+reference: {out: "10 + (arange(n) % size ^ 1)"}
+archs: [sm_90]
+"""
+
+
+def clustered(folder, text=CLUSTERED_FILE, source=CLUSTERED):
+    (folder / "k.cu").write_text(source)
+    (folder / "k.yaml").write_text(text)
+    return run(folder / "k.yaml", RunOptions(output=folder / "out", measure=False)).records
+
+
+def test_a_launch_asks_for_clusters(tmp_path):
+    two, four = clustered(tmp_path)
+    assert [one.launch.cluster for one in (two, four)] == [(2, 1, 1), (4, 1, 1)]
+    assert [one.status for one in (two, four)] == [Status.VERIFIED] * 2
+    assert ".reqnctapercluster" not in (tmp_path / "out" / "variants" / two.variant / "kernel.ptx").read_text()
+
+
+def test_without_clusters_a_run_says_what_is_missing(tmp_path):
+    record, _ = clustered(tmp_path, CLUSTERED_FILE.replace("cluster: size\n", ""))
+    assert "neither __cluster_dims__ nor the launch makes clusters" in record.emulation.findings[0].detail
+
+
+def test_clusters_stand_in_their_launch(tmp_path):
+    several = CLUSTERED_FILE.replace(
+        "grid: n\nblock: 32\n", "launches: [{kernel: k, grid: n, block: 32, arguments: [out]}]\n"
+    )
+    with pytest.raises(UserError, match="the key cluster cannot stand beside launches"):
+        clustered(tmp_path, several)
+    inside = several.replace("cluster: size\n", "").replace("arguments: [out]", "arguments: [out], cluster: [size]")
+    assert [record.launch.cluster for record in clustered(tmp_path, inside)] == [(2, 1, 1), (4, 1, 1)]
+    with pytest.raises(UserError, match=r"k\.yaml:8: unknown name 'sizes' in the cluster"):
+        clustered(tmp_path, CLUSTERED_FILE.replace("cluster: size", "cluster: [1, sizes]"))
 
 
 @pytest.mark.parametrize(("given", "key"), [("101", "carveout"), ("'-2'", "carveout"), ("L1", "carveout")])

@@ -153,6 +153,12 @@ def test_tables_of_parameters_are_looked_up_before_a_library_is_written(tmp_path
         to_c("{1: 2}[m]")
 
 
+def test_clusters_that_a_launch_asks_for_are_refused(tmp_path):
+    with pytest.raises(UserError, match="a library's calls ask for no clusters") as caught:
+        written(tmp_path, "entry: e\ngrid: [m]\nblock: [32]\ncluster: [2]\narguments: {}")
+    assert (caught.value.found, caught.value.at.line) == ("2", 7)
+
+
 def test_a_name_that_nobody_knows_is_refused_with_its_line(tmp_path):
     with pytest.raises(UserError, match="cannot know this name") as caught:
         written(tmp_path, "entry: e\ngrid: [batch]\nblock: [32]\narguments: {}")

@@ -107,6 +107,13 @@ class Function:
         self._driver.kernels[self.name](grid, *values)
 
 
+class FunctionAttribute(SimpleNamespace):
+    """PyCUDA's enumeration, which also makes its values of the driver's numbers."""
+
+    def __call__(self, number: int) -> int:
+        return number
+
+
 class FakeDriver(ModuleType):
     """`pycuda.driver`.
 
@@ -139,7 +146,7 @@ class FakeDriver(ModuleType):
             "MAX_THREADS_PER_BLOCK", "NUM_REGS", "SHARED_SIZE_BYTES", "MAX_DYNAMIC_SHARED_SIZE_BYTES",
             "PREFERRED_SHARED_MEMORY_CARVEOUT",
         )  # fmt: skip
-        self.function_attribute = SimpleNamespace(**{name: name for name in names})
+        self.function_attribute = FunctionAttribute(**{name: name for name in names})
         self.Context = SimpleNamespace(synchronize=lambda: None)
         self.Stream = Stream
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -39,8 +40,11 @@ def launch(
     arguments: tuple[tuple[str, str], ...] = (),
     shared: str | int = 0,
     carveout: str | int = "default",
+    cluster: Sequence[str | int] = (),
 ) -> DeclaredLaunch:
-    return DeclaredLaunch("e", grid, block, shared, arguments, ("launches", 0), conditions, carveout=carveout)
+    return DeclaredLaunch(
+        "e", grid, block, shared, arguments, ("launches", 0), conditions, carveout=carveout, cluster=cluster
+    )
 
 
 def test_missing_sizes_are_one_and_expressions_are_numbers() -> None:
@@ -149,6 +153,12 @@ def test_a_carve_out_is_a_word_or_a_percentage(given: str | int, percent: int | 
     assert step.carveout == percent
 
 
+@pytest.mark.parametrize(("given", "found"), [((), None), ((2,), (2, 1, 1)), (("tile // 8", 1, 4), (2, 1, 4))])
+def test_a_launch_may_ask_for_clusters(given: Sequence[str | int], found: tuple[int, int, int] | None) -> None:
+    (step,) = resolved([launch(cluster=given)], (), scope()).steps
+    assert step.cluster == found
+
+
 def test_a_wrong_carve_out_says_where_and_what_is_accepted() -> None:
     with pytest.raises(UserError) as error:
         resolved([launch(carveout=101)], (), scope())
@@ -173,6 +183,9 @@ def test_a_wrong_carve_out_says_where_and_what_is_accepted() -> None:
         (launch(shared=-1), "launches[0].shared_bytes", "not a size"),
         (launch(shared="'a'"), "launches[0].shared_bytes", "not a size"),
         (launch(grid=("q",)), "launches[0].grid[0]", "unknown name 'q'"),
+        (launch(cluster=(17,)), "launches[0].cluster", "cluster.x is not a legal size"),
+        (launch(cluster=(4, 0)), "launches[0].cluster", "cluster.y is not a legal size"),
+        (launch(cluster=(4, 4, 2)), "launches[0].cluster", "the cluster has 32 blocks"),
         (launch(carveout=101), "launches[0].carveout", "not a carve-out"),
         (launch(carveout=-2), "launches[0].carveout", "not a carve-out"),
         (launch(carveout="m / 4"), "launches[0].carveout", "not a carve-out"),

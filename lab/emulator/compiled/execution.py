@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.emulator.arrays import Bytes
-from lab.emulator.batch import Index3, make_batch, padded_threads
+from lab.emulator.batch import ALONE, Index3, make_batch, padded_threads
 from lab.emulator.compiled import accesses, copies, layout, patterns
 from lab.emulator.compiled.decoding import NotCompiled
 from lab.emulator.compiled.float_forms import SPECIAL
@@ -52,12 +52,14 @@ class Geometry:
         block: Threads along x, y, z.
         shared_bytes: Shared memory of a block, static and dynamic.
         dynamic_bytes: The dynamic part.
+        cluster: Blocks of a cluster along x, y, z.
     """
 
     grid: Index3
     block: Index3
     shared_bytes: int
     dynamic_bytes: int
+    cluster: Index3 = ALONE
 
     @property
     def blocks(self) -> int:

@@ -24,6 +24,12 @@ WITHIN_BLOCK = (1 << RANK_SHIFT) - 1
 """The bits of an address that are an offset in a block's shared memory."""
 
 
+def absent_block(batch: Batch) -> str:
+    """Say that a thread means a block that its cluster does not have."""
+    none = "; neither __cluster_dims__ nor the launch makes clusters" if batch.cluster == 1 else ""
+    return f"in a block that the cluster does not have{none}"
+
+
 def peer_address(offsets: Words, ranks: Words) -> Words:
     """Return the addresses of offsets in the shared memory of the blocks of some ranks, (count,) each."""
     return (offsets & np.uint32(WITHIN_BLOCK)) | ((ranks + np.uint32(1)) << np.uint32(RANK_SHIFT))

@@ -11,7 +11,7 @@ from lab.emulator.arrays import Addresses, Indices, Mask
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.memory import PARAM_SEGMENT, SEGMENT_SHIFT, WITHIN_SEGMENT, AddressSpace, Region
-from lab.emulator.memory.peers import in_cluster, names_peer, peer_rows
+from lab.emulator.memory.peers import absent_block, in_cluster, names_peer, peer_rows
 from lab.emulator.program import Place
 from lab.emulator.results import FindingKind
 
@@ -112,7 +112,7 @@ class AddressChecker:
         batch, lanes = self._findings.batch, attempt.lanes.among(part)
         named = in_cluster(batch, offsets)
         if not named.all():
-            detail = f"{attempt.verb} of {attempt.width} bytes in a block that the cluster does not have"
+            detail = f"{attempt.verb} of {attempt.width} bytes {absent_block(batch)}"
             self._find("out-of-bounds", attempt, part.take(np.flatnonzero(~named)).indices(), detail)
         kept = np.flatnonzero(named)
         if not len(kept):

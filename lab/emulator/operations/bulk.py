@@ -18,7 +18,7 @@ from lab.emulator.arrays import Addresses, Bytes
 from lab.emulator.binding import Read
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.memory import WITHIN_SEGMENT, Region
-from lab.emulator.memory.peers import in_cluster, peer_rows
+from lab.emulator.memory.peers import absent_block, in_cluster, peer_rows
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.system import Run, Site
 from lab.emulator.operations.updates import update_of
@@ -246,7 +246,7 @@ def askers(
     for i in range(lanes.count):
         one = lanes.take(np.array([i]))
         if not in_cluster(batch, np.array([targets[i], mbarriers[i]])).all():
-            detail = "a copy into a block that the cluster does not have"
+            detail = f"a copy {absent_block(batch)}"
             site.findings.add("out-of-bounds", site.position, detail, one.indices())
             continue
         offset, row = peer_rows(batch, targets[i : i + 1], one)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lab.emulator.lanes import Lanes
-from lab.emulator.memory.peers import in_cluster, peer_rows
+from lab.emulator.memory.peers import absent_block, in_cluster, peer_rows
 from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations.system import Run, Site, system
 from lab.emulator.waiting.mbarriers import take_space
@@ -67,7 +67,7 @@ def _arrival(site: Site, kind: str, *, announces: bool, peers: bool, relaxed: bo
         if peers:
             known = in_cluster(batch, addresses)
             if not known.all():
-                detail = "an mbarrier in a block that the cluster does not have"
+                detail = f"an mbarrier {absent_block(batch)}"
                 site.findings.add("out-of-bounds", position, detail, lanes.take(np.flatnonzero(~known)).indices())
                 lanes, addresses = lanes.take(np.flatnonzero(known)), addresses[known]
             addresses, rows = peer_rows(batch, addresses, lanes)

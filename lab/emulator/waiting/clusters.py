@@ -17,13 +17,24 @@ from lab.emulator.program import Program
 from lab.isa.model import Instruction
 
 
-def cluster_shape(program: Program, grid: Index3) -> Index3:
-    """Return the blocks of a cluster along x, y, z, as the kernel declares them (`__cluster_dims__`).
+def cluster_shape(program: Program, grid: Index3, asked: Index3 | None = None) -> Index3:
+    """Return the blocks of a cluster along x, y, z.
+
+    Args:
+        program: The kernel, which may declare them (`__cluster_dims__`).
+        grid: Blocks of the launch.
+        asked: What the launch asks for.
 
     Raises:
-        UserError: The clusters do not divide the grid.
+        UserError: The launch asks for other clusters than the kernel declares, or they do not divide the grid.
     """
-    x, y, z = (*program.kernel.directives.get("reqnctapercluster", ()), 1, 1, 1)[:3]
+    declared = program.kernel.directives.get("reqnctapercluster", ())
+    x, y, z = (*(declared or asked or ()), 1, 1, 1)[:3]
+    if declared and asked is not None and asked != (x, y, z):
+        accepted = f"{x} x {y} x {z}, as __cluster_dims__ has it, or none"
+        raise UserError(
+            "the launch asks for other clusters than the kernel", key="cluster", found=asked, accepted=accepted
+        )
     if grid[0] % x or grid[1] % y or grid[2] % z:
         raise UserError(
             "the grid does not divide into whole clusters",

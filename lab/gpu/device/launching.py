@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
+from typing import Final
 
 import numpy as np
 import pycuda.driver as cuda
@@ -20,6 +21,12 @@ from lab.operators.base import Inputs
 from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.launches import Launch, Launches, held
 from lab.toolchain.cubin.image import parameter_offsets
+
+_CLUSTER: Final = (11, 12, 13)
+"""CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, _HEIGHT and _DEPTH."""
+_MORE_THAN_PORTABLE: Final = 14
+"""CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED."""
+_PORTABLE: Final = 8
 
 
 class Launcher:
@@ -94,6 +101,8 @@ class Launcher:
             function.set_attribute(cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, step.dynamic_shared_bytes)
         if step.carveout is not None:
             function.set_attribute(cuda.function_attribute.PREFERRED_SHARED_MEMORY_CARVEOUT, step.carveout)
+        if step.cluster is not None:
+            self._ask_for_clusters(function, step.cluster)
         function.prepare(codes)
         grid, block = tuple(map(int, step.grid)), tuple(map(int, step.block))  # PyCUDA takes no NumPy integers
         shared, stream = step.dynamic_shared_bytes, self._stream
@@ -103,6 +112,15 @@ class Launcher:
             call(grid, block, stream, *values, shared_size=shared)
 
         return launch
+
+    @staticmethod
+    def _ask_for_clusters(function: cuda.Function, cluster: tuple[int, int, int]) -> None:
+        """Let a function be launched in clusters, which PyCUDA has no names for."""
+        attributes = dict(zip(_CLUSTER, cluster, strict=True))
+        if math.prod(cluster) > _PORTABLE:
+            attributes[_MORE_THAN_PORTABLE] = 1
+        for attribute, value in attributes.items():
+            function.set_attribute(cuda.function_attribute(attribute), value)
 
     def _attribute(self, name: str) -> int:
         return int(self._device.get_attribute(getattr(cuda.device_attribute, name)))

@@ -121,7 +121,8 @@ def _step_rows(record: VariantRecord) -> list[tuple[str, str]]:
 def _launch(launch: LaunchRecord) -> str:
     grid, block = ("×".join(map(str, size)) for size in (launch.grid, launch.block))
     carveout = "" if launch.carveout is None else f", carve-out {launch.carveout} %"
-    return f"grid {grid}, block {block}, {launch.dynamic_shared_bytes} B dynamic shared{carveout}"
+    cluster = "" if launch.cluster is None else f", clusters of {'×'.join(map(str, launch.cluster))}"
+    return f"grid {grid}, block {block}, {launch.dynamic_shared_bytes} B dynamic shared{carveout}{cluster}"
 
 
 def _classes(what: str, counts: Counts) -> str:

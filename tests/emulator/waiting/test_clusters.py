@@ -44,6 +44,24 @@ def test_a_block_reads_its_neighbours_shared_memory(cluster, grid, block):
     np.testing.assert_array_equal(out, np.repeat(wanted[:, None], block, axis=1))
 
 
+def test_a_launch_may_ask_for_the_clusters_that_the_kernel_does_not_declare():
+    whole = (START + ARRIVE + WAIT + READ + ARRIVE + WAIT + END).replace("OFFSET", "4")
+    ptx = compiling.compile_text(whole.replace("__cluster_dims__(CLUSTER, 1, 1) ", ""))
+    out = np.zeros((8, 64), np.uint32)
+    emulation = launch(ptx, "k", 8, 64, [out], cluster=(4, 1, 1))
+    assert (emulation.clean, emulation.notes) == (True, ())
+    _, declared = run(START + ARRIVE + WAIT + READ + ARRIVE + WAIT + END)
+    np.testing.assert_array_equal(out, declared)
+    alone = launch(ptx, "k", 8, 64, [out])
+    assert alone.notes == (
+        "the kernel asks for its place in a cluster, and neither __cluster_dims__ nor the launch makes clusters",
+    )
+    with pytest.raises(UserError, match="does not divide into whole clusters"):
+        launch(ptx, "k", 6, 64, [out], cluster=(4, 1, 1))
+    with pytest.raises(UserError, match="the launch asks for other clusters than the kernel"):
+        launch(compiling.compile_text(whole.replace("CLUSTER", "2")), "k", 8, 64, [out], cluster=(4, 1, 1))
+
+
 def test_work_may_lie_between_arriving_and_waiting():
     late = "for (unsigned i = 0; i < rank; ++i) out[blockIdx.x * blockDim.x + threadIdx.x] += i;"
     emulation, _ = run(START + ARRIVE + late + WAIT + READ + ARRIVE + WAIT + END)

@@ -64,6 +64,15 @@ def test_without_a_carve_out_the_driver_decides(sequence, cuda):
     assert cuda.asked == []
 
 
+@pytest.mark.parametrize(
+    ("cluster", "asked"),
+    [((2, 1, 1), [(11, 2), (12, 1), (13, 1)]), ((4, 2, 2), [(11, 4), (12, 2), (13, 2), (14, 1)])],
+)
+def test_clusters_are_asked_for(sequence, cuda, cluster, asked):
+    sequence(replace(STEP, cluster=cluster))()
+    assert cuda.asked == [("scale", attribute, value) for attribute, value in asked]
+
+
 def test_dynamic_shared_memory_is_asked_for(sequence, cuda):
     sequence(replace(STEP, dynamic_shared_bytes=100_000))()
     assert cuda.launched[0][3] == 100_000
