@@ -354,7 +354,63 @@ ONE_VALUE = Case(
     words(1, 1),
     [("*found = 1", "*found = threadIdx.x"), ("*found = 1;", "*found = 1; if (threadIdx.x == 5) *out = *found;")],
 )
+RESET_COUNTER = Case(
+    "last block resets the counter",
+    HEAD
+    + """k(unsigned* count, unsigned* part, unsigned* sum) {
+    __shared__ bool last;
+    if (threadIdx.x == 0) {
+        part[blockIdx.x] = blockIdx.x + 1;
+        __threadfence();
+        last = atomicInc(count, gridDim.x) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (last && threadIdx.x == 0) {
+        for (int i = 0; i < gridDim.x; ++i) *sum += part[i];
+        *count = 0;
+    }
+}""",
+    5,
+    64,
+    words(1, 5, 1),
+    [
+        ("if (last && threadIdx.x == 0) {", "if (last && threadIdx.x == 0) *count = 0; if (blockIdx.x == 1) {"),
+        ("*count = 0;", "} if (blockIdx.x == 2 && threadIdx.x == 1) { *count = 0;"),  # sees two blocks of four
+        ("*count = 0;", "} if (blockIdx.x == 0 && threadIdx.x == 0) { *count = 0;"),
+        (
+            "last = atomicInc(count, gridDim.x) == gridDim.x - 1;",
+            "last = *count == gridDim.x - 1; atomicAdd(count, 1u);",
+        ),
+        ("__threadfence();", ""),  # the counter is seen, and nothing else
+        ("__syncthreads();", ""),
+    ],
+    lambda arguments: arguments[0][0] == 0 and arguments[2][0] == 15,
+    [("if (last && threadIdx.x == 0) {", "if (last && threadIdx.x == 40) {")],
+)
+RESET_LOCK = Case(
+    "last block resets a lock that blocks take in turn",
+    HEAD
+    + """k(int* lock, int* sum) {
+    int state;
+    do asm volatile("ld.global.acquire.gpu.b32 %0, [%1];" : "=r"(state) : "l"(lock)); while (state != blockIdx.x);
+    *sum += 1;
+    if (blockIdx.x == gridDim.x - 1) { lock[0] = 0; return; }
+    asm volatile("fence.acq_rel.gpu;");
+    asm volatile("red.relaxed.gpu.global.add.s32 [%0], %1;" :: "l"(lock), "r"(1));
+}""",
+    3,
+    1,
+    words(1, 1),
+    [
+        ('asm volatile("fence.acq_rel.gpu;");', ""),
+        ("ld.global.acquire", "ld.global.relaxed"),
+        ("if (blockIdx.x == gridDim.x - 1) { lock[0] = 0; return; }", "if (!blockIdx.x) { lock[0] = 1; return; }"),
+        ("do asm volatile", "if (blockIdx.x == 2) lock[0] = 0; do asm volatile"),
+    ],
+    lambda arguments: arguments[0][0] == 0 and arguments[1][0] == 3,
+)
 CASES = (
-    SPIN_LOCK, HANDSHAKE, ACQUIRE, LAST_BLOCK, LOOK_BACK, HISTOGRAM, WARPS, NAMED, GRID_SYNC, BYTES, ONE_VALUE,
+    SPIN_LOCK, HANDSHAKE, ACQUIRE, LAST_BLOCK, RESET_COUNTER, RESET_LOCK,
+    LOOK_BACK, HISTOGRAM, WARPS, NAMED, GRID_SYNC, BYTES, ONE_VALUE,
 )  # fmt: skip
 SLOW_TO_COMPILE = (TILES,)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from lab.emulator.arrays import Addresses, Indices, Mask
 from lab.emulator.memory.clocks import Stamps
+from lab.emulator.memory.observed import Chains
 
 Numbers = NDArray[np.int32]
 """Instructions, or threads plus one."""
@@ -71,6 +72,7 @@ class Cells:
         bulk: (cells,) what a bulk copy wrote last, and no thread since, once there was one.
         arriving: (cells,) bulk copies that may still write a cell, once there was one.
         wide: All strong accesses so far have the device's scope.
+        chains: Where the values of cells come from, and who observed them.
     """
 
     def __init__(self, row_bytes: int, rows: int, granule: int) -> None:
@@ -86,6 +88,7 @@ class Cells:
         self._copied_by: NDArray[np.int32] | None = None
         self._copies: list[PendingRead] = []
         self.wide = True
+        self.chains = Chains(self.total)
 
     def _slot(self) -> AccessSlot:
         return AccessSlot(np.zeros(self.total, np.int64), np.zeros(self.total, np.int32))

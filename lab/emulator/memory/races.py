@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from lab.emulator.arrays import Addresses, Bits, Indices, Mask
 from lab.emulator.memory.cells import WRITTEN, AccessSlot, Cells, Pair
 from lab.emulator.memory.clocks import FIRST, THREAD, BatchClocks, Stamps, level_of
+from lab.emulator.memory.observed import Observed, after
 from lab.emulator.memory.order import (
     APART,
     CLUSTER,
@@ -103,6 +104,7 @@ class Races:
         """
         self.cells, self._clocks, self._kind = cells, clocks, kind
         self._own = own
+        self._observed = Observed(cells.chains, clocks)
 
     # --- accesses ---------------------------------------------------------------------------------------------------
 
@@ -114,7 +116,11 @@ class Races:
             found += self._against_pair(cells.atomics, side, "atomic")
         if passing:
             return found
+        if strong:
+            self._clocks.launch.tick()
         self._remember(cells.watching() if strong else cells.reading(), side)
+        if strong:
+            self.observe(side)
         self._note_width(side)
         return found
 
@@ -145,7 +151,10 @@ class Races:
             found += self._against_pair(cells.atomics, side, "atomic", same=_never if update else equal)
         if cells.watchers is not None and not together:
             found += self._against_pair(cells.watchers, side, "read")
+        if not update and cells.atomics is not None:
+            cells.chains.begin(side.cells, after(self._clocks.launch.now))
         if strong:
+            self._clocks.launch.tick()
             flat = side.cells.reshape(-1)
             held = cells.write.stamps[flat]
             cells.write.stamps[flat] = np.maximum(held, WRITTEN)
@@ -157,6 +166,10 @@ class Races:
             cells.write.stamps[side.cells] = self._clocks.stamps(side.who, side.order)[:, None]
             cells.write.at[side.cells] = side.position
         return found, any(alike)
+
+    def observe(self, side: CheckedAccess) -> None:
+        """Note that the strong access made last observed the values that it found."""
+        self._observed.note(side.cells, side.who, self._clocks.stamps(side.who, side.order))
 
     def _all_wide(self, side: CheckedAccess) -> bool:
         return self.cells.wide and side.order.level in (VOLATILE, WIDE)
@@ -221,6 +234,9 @@ class Races:
         if not len(at):
             return []
         pieces, held = stamps.shape[1], stamps.reshape(-1)[at]
+        if kind == "atomic":
+            unseen = ~self._observed.covers(side.cells.reshape(-1)[at], held, side.who[at // pieces])
+            at, held = at[unseen], held[unseen]
         if same is not None:
             differs = ~same(at // pieces)
             at, held = at[differs], held[differs]

@@ -208,7 +208,9 @@ class AccessWatch:
         if order.strong:
             self.synchronise(position, reach, order, reads=False, wrote=True)
 
-    def atomic(self, position: int, reach: Reach, width: int, order: Order, *, reads: bool) -> None:
+    def atomic(
+        self, position: int, reach: Reach, width: int, order: Order, *, reads: bool, returns: bool = False
+    ) -> None:
         """Check an atomic access of `width` bytes for each thread, which races with ordinary ones only.
 
         Args:
@@ -217,6 +219,7 @@ class AccessWatch:
             width: Bytes of the access.
             order: How strong it is.
             reads: What memory holds before decides the result.
+            returns: The thread gets what memory held, and so observes it.
         """
         region, threads = reach.region, reach.lanes.indices()
         self._use_peers(position, reach)
@@ -226,6 +229,9 @@ class AccessWatch:
                 return
             found = self.shadow.unwritten(reach.places, width) if reads else []
             more, _ = self.shadow.write(reach.places, width, threads, position, never_same, order=order, update=True)
+            if returns:
+                cells = self.shadow.cells.covered(reach.places, width)
+                self.shadow.races.observe(CheckedAccess(cells, threads, order, position))
             self._report(position, region, reach.lanes, reach.offsets, found + more, width=width)
             return
         if region.shadow is not None:
@@ -236,6 +242,8 @@ class AccessWatch:
         if races is not None:
             side = CheckedAccess(races.cells.covered(reach.places, width), threads, order, position)
             found, _ = races.write(side, never_same, update=True)
+            if returns:
+                races.observe(side)
             found += _before_arrival(side.cells, races.cells, "update of")
             found += self._over_reads(side, races.cells)
             self._report(position, region, reach.lanes, reach.offsets, found, width=width)

@@ -77,7 +77,7 @@ def atomic(site: Site, op: Opcode) -> Run:
         for reach in memory.reach(position, space, addresses, width, lanes, verb="atomic"):
             if not place:
                 memory.count(position, reach, width * count, "atomic")
-            memory.watch.atomic(position, reach, width, order, reads=reads_memory)
+            memory.watch.atomic(position, reach, width, order, reads=reads_memory, returns=op.family == "atom")
             mine = [reach.part.select(value) for value in values]
             flush = t == "f32" and reach.region.space == "global"
             data = reach.region.view(width).view(dtype)
