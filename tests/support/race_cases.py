@@ -409,8 +409,62 @@ RESET_LOCK = Case(
     ],
     lambda arguments: arguments[0][0] == 0 and arguments[1][0] == 3,
 )
+MATRICES = Case(
+    "warps store what they then load as matrices",
+    HEAD
+    + """k(const unsigned* in, unsigned* out) {
+    __shared__ __align__(16) unsigned s[2][8][4];
+    unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, sum = 0;
+    for (unsigned i = 0; i < 3; ++i) {
+        s[warp][lane / 4][lane % 4] = in[lane] + i;
+        __syncwarp();  // filled
+        unsigned r, place = (unsigned)__cvta_generic_to_shared(&s[warp][lane % 8][0]);
+        asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r) : "r"(place) : "memory");
+        sum += r;  // the next store needs no __syncwarp: no lane goes on before all have read
+    }
+    out[threadIdx.x] = sum;
+}""",
+    1,
+    64,
+    lambda: [np.arange(32, dtype=np.uint32), np.zeros(64, np.uint32)],
+    [
+        ("__syncwarp();  // filled", ""),
+        ("&s[warp][", "&s[0]["),  # of the other warp
+        ('asm volatile("ldmatrix', 's[warp][lane % 8][1] = i; asm volatile("ldmatrix'),
+        ("sum += r;", "sum += s[warp][7 - lane / 4][lane % 4];"),  # an ordinary load is over for its own lane alone
+    ],
+    lambda arguments: (arguments[1] == np.arange(64) % 32 * 3 + 3).all(),
+    [("sum += r;", "__syncwarp(); sum += r;")],
+)
+FRAGMENTS = Case(
+    "a warp stores what it then loads as a fragment",
+    HEAD
+    + """k(float* out) {
+    __shared__ __align__(32) unsigned short s[256];
+    float sum = 0;
+    for (int i = 0; i < 2; ++i) {
+        for (int j = threadIdx.x; j < 256; j += 32) s[j] = 0x3c00;
+        __syncwarp();  // filled
+        unsigned r[8], place = (unsigned)__cvta_generic_to_shared(s);
+        asm volatile("wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {%0,%1,%2,%3,%4,%5,%6,%7}, [%8], 16;"
+            : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]), "=r"(r[4]), "=r"(r[5]), "=r"(r[6]), "=r"(r[7])
+            : "r"(place) : "memory");
+        sum += r[0] == 0x3c003c00u;
+        for (int j = threadIdx.x; j < 256; j += 32) s[j] = 0x4000;
+        __syncwarp();  // filled again
+        sum += s[255 - threadIdx.x] == 0x4000;
+        __syncwarp();  // read
+    }
+    out[threadIdx.x] = sum;
+}""",
+    1,
+    32,
+    lambda: [np.zeros(32, np.float32)],
+    [("__syncwarp();  // filled\n", ""), ("__syncwarp();  // filled again", ""), ("__syncwarp();  // read", "")],
+    lambda arguments: (arguments[0] == 4).all(),
+)
 CASES = (
     SPIN_LOCK, HANDSHAKE, ACQUIRE, LAST_BLOCK, RESET_COUNTER, RESET_LOCK,
-    LOOK_BACK, HISTOGRAM, WARPS, NAMED, GRID_SYNC, BYTES, ONE_VALUE,
+    LOOK_BACK, HISTOGRAM, WARPS, MATRICES, FRAGMENTS, NAMED, GRID_SYNC, BYTES, ONE_VALUE,
 )  # fmt: skip
 SLOW_TO_COMPILE = (TILES,)

@@ -10,6 +10,7 @@ from lab.base.warp import WARP_SIZE
 from lab.emulator import operands
 from lab.emulator.arrays import Indices
 from lab.emulator.lanes import Lanes
+from lab.emulator.memory.order import WARPS
 from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations.spaces import take_space
 from lab.emulator.operations.system import Run, Site, system
@@ -61,7 +62,7 @@ def ldmatrix(site: Site, op: Opcode) -> Run:
     def run(lanes: Lanes) -> None:
         at = _addressing(lanes, count)
         givers = lanes.take(at)
-        loaded = memory.load(position, space, address(lanes)[at], givers, width=2, vector=_EDGE)
+        loaded = memory.load(position, space, address(lanes)[at], givers, width=2, vector=_EDGE, order=WARPS)
         tiles = np.zeros((threads, _EDGE), np.uint16)
         tiles[givers.rows] = np.stack(loaded, axis=1)
         matrices = tiles.reshape(-1, _MOST_MATRICES, _EDGE, _EDGE)

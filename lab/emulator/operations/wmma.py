@@ -16,6 +16,7 @@ from lab.emulator import operands
 from lab.emulator.arrays import Addresses, Doubles
 from lab.emulator.binding import Read, Write
 from lab.emulator.lanes import Lanes
+from lab.emulator.memory.order import WARPS
 from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations import fragments
 from lab.emulator.operations.elements import BITS, REGISTER_BITS, container, per_register
@@ -93,7 +94,7 @@ def _load(site: Site, space: str, place: str, offsets: Offsets, *, writes: Seque
             total = np.zeros(len(start), f"u{max(4, width)}")
             for j in range(per):
                 places = start + offsets(lanes, i * per + j)
-                value = memory.load(position, space, places, lanes, width=width)[0]
+                value = memory.load(position, space, places, lanes, width=width, order=WARPS)[0]
                 total |= value.astype(total.dtype) << total.dtype.type(8 * width * j)
             write(lanes, total)
 
