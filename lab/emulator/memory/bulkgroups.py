@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.emulator.arrays import Indices
+from lab.emulator.arrays import Addresses, Indices
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.watch import AccessWatch
@@ -70,22 +70,21 @@ class BulkGroups:
         self._outgoing: list[_Outgoing] = []
         self._writing: list[_Writing] = []
 
-    def read(self, position: int, thread: int, place: int, offset: int, size: int) -> None:
+    def read(self, position: int, thread: int, places: Addresses, width: int, base: int) -> None:
         """Check what a copy reads from shared memory, and remember it until the thread has waited.
 
         Args:
             position: Index of the instruction.
             thread: The batch's index of the thread.
-            place: Byte offset into the batch's shared memory.
-            offset: The same in the block's.
-            size: Bytes.
+            places: (count,) byte offsets into the batch's shared memory.
+            width: Bytes at each of them.
+            base: Where the block's shared memory begins in the batch's.
         """
         shadow = self._watch.shadow
-        if shadow is None:
+        if shadow is None or not len(places):
             return
-        starts = np.array([place])
-        found, cells, who = shadow.begin_async_read(starts, size, thread, position, what="bulk copy")
-        self._watch.report_shared(position, who, np.full(len(cells), offset), found)
+        found, cells, who = shadow.begin_async_read(places, width, thread, position, what="bulk copy")
+        self._watch.report_shared(position, who, cells * shadow.cells.granule - base, found)
         self._outgoing.append(_Outgoing(thread, int(self._groups[thread]) + 1, position, cells, who))
 
     def write(self, thread: int, arrive: Callable[[], None]) -> None:

@@ -203,12 +203,23 @@ def deliver(asker: Asker, target: int, values: Bytes, combine: Combine | None = 
     shared.data[place : place + size] = values if combine is None else combine(held.copy(), values)
 
 
-def collect(asker: Asker, source: int, size: int) -> Bytes:
-    """Return bytes of shared memory, which may not be overwritten until the thread has waited."""
-    site = asker.site
-    place = source + asker.block * site.memory.shared.stride
-    site.memory.bulk_groups.read(site.position, asker.thread, place, source, size)
-    return site.memory.shared.data[place : place + size].copy()
+def collect(asker: Asker, source: int, size: int, stored: Addresses | None = None) -> Bytes:
+    """Return bytes of shared memory, which may not be overwritten until the thread has waited.
+
+    Args:
+        asker: The copy.
+        source: Offset in the block's shared memory.
+        size: Bytes.
+        stored: (count,) which of them, from 0 on, the copy stores; None for all. The others decide nothing.
+    """
+    shared, groups = asker.site.memory.shared, asker.site.memory.bulk_groups
+    base = asker.block * shared.stride
+    place = source + base
+    if stored is None:
+        groups.read(asker.site.position, asker.thread, np.array([place]), size, base)
+    else:
+        groups.read(asker.site.position, asker.thread, place + stored, 1, base)
+    return shared.data[place : place + size].copy()
 
 
 def count(asker: Asker, size: int, sectors: int, fetched: int, *, tensor: int | None = None) -> None:

@@ -206,9 +206,9 @@ def _store_box(asker: Asker, described: Descriptor, corner: list[int], source: i
     behind each row.
     """
     offsets, places, length = _rows(described, corner, whole=True)
-    values = bulk.collect(asker, source, described.box_bytes)
+    stored = _swizzled(bulk.spans(places, length), source, described)
+    values = bulk.collect(asker, source, described.box_bytes, stored)
     if len(offsets):
-        inside = values[_swizzled(bulk.spans(places, length), source, described)]
-        bulk.write_rows(asker, described.base, offsets, length, inside)
+        bulk.write_rows(asker, described.base, offsets, length, values[stored])
     starts = offsets + (described.base & WITHIN_SEGMENT)
     bulk.count(asker, described.box_bytes, bulk.sectors_of(starts, length), length * len(offsets))

@@ -126,6 +126,31 @@ def test_wrong_stores_are_found(fence, commit, after, kind):
     assert kind in {finding.kind for finding in emulation.findings}, emulation.findings
 
 
+# each lane fills one word of the first two rows of the box, which alone lie in the tensor, with 12 words of 16 each
+INSIDE = """
+shl.b32 %r9, %r0, 2; add.u32 %r10, %r1, %r9; and.b32 %r11, %r0, 15; setp.lt.u32 %p1, %r11, WORDS;
+@%p1 st.shared.u32 [%r10], %r0; fence.proxy.async; bar.sync 0;
+@%p0 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd0, {%r3, %r4}], [%r1];
+@%p0 cp.async.bulk.commit_group; MEANWHILE @%p0 cp.async.bulk.wait_group.read 0; bar.sync 0;
+"""
+
+
+@pytest.mark.parametrize(("words", "place"), [(12, None), (11, 44), (9, 36)])
+def test_what_a_box_does_not_store_may_be_unwritten(words, place):
+    emulation, matrix = stored(INSIDE.replace("WORDS", str(words)).replace("MEANWHILE", ""))
+    assert [found.kind for found in emulation.findings] == ["uninitialised-read"] * (place is not None)
+    assert all(f"offset {place})" in found.detail for found in emulation.findings)
+    assert matrix[5, 20] == 16
+
+
+@pytest.mark.parametrize(
+    ("place", "kinds"), [(128, set()), (48, set()), (44, {"async-not-waited"}), (0, {"async-not-waited"})]
+)
+def test_what_a_box_does_not_store_may_be_overwritten(place, kinds):
+    body = INSIDE.replace("WORDS", "12").replace("MEANWHILE", f"@%p0 st.shared.u32 [%r10+{place}], 7;")
+    assert {finding.kind for finding in stored(body)[0].findings} == kinds
+
+
 @pytest.mark.parametrize(("apart", "kinds"), [(8, set()), (7, {"global-race"})])
 def test_boxes_of_different_blocks_race_where_they_overlap(apart, kinds):
     # elements of 2 bytes from an odd one on: neighbours that share a word do not overlap
