@@ -14,24 +14,24 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lab.base.warp import WARP_SIZE
 from lab.emulator import operands
 from lab.emulator.arrays import Bits, Mask
 from lab.emulator.binding import Storage
-from lab.emulator.definedness import follows
+from lab.emulator.definedness import Roles, follows
 from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes, preceded
 from lab.emulator.memory.memory import Region
 from lab.emulator.memory.reach import Reach
+from lab.emulator.operations.undefinedness import Origins, Spread, loaded_registers, spread_of, stored_elements
 from lab.emulator.operations.warp import SHUFFLES, source_lanes
 from lab.isa.model import Instruction
 
-Origins = NDArray[np.int32]
-"""(threads,) where what a register holds comes from: 0 where it is defined, else the number of a source."""
-
 Act = Callable[[Lanes], object]
+
+_STRICT = 1 << 30
+"""Flag of an origin, which makes it the greater of two: a matrix was loaded, and no register of it is left out."""
 
 
 class TurnedLive(Exception):  # noqa: N818  a way out of a basic block, not an error
@@ -77,7 +77,7 @@ class UndefinedValues:
             if (number, name) in self._static.unwritten:
                 origin = len(self._sources)
                 self._sources.append(name)
-            self._origins[number, name] = np.full(threads, origin, np.int32)
+            self._origins[number, name] = np.full(threads, origin, np.int32) if origin else np.zeros(threads, np.int32)
         self.live = bool(self._static.unwritten)
         self._written = Region("", "local", 0, program.local_bytes, row_count=threads)  # bits are set where bytes were
         self._loaded: dict[int, Origins] = {}  # element of the load at work: what it found unwritten
@@ -112,7 +112,7 @@ class UndefinedValues:
         if follows(instruction):
             follow, part = None, self._loading(sides, part)
             full = partial(part, everyone)
-        elif family == "st":
+        elif family in ("st", "stmatrix", "wmma") and not roles.writes:
             part = self._storing(sides, part)
             full = partial(part, everyone)
         elif family in ("atom", "red"):
@@ -159,29 +159,59 @@ class UndefinedValues:
 
     def _following(self, sides: _Sides) -> Act | None:
         """Return what passes origins from the sources of an instruction to its results."""
-        reads, writes, instruction = sides.reads, sides.writes, sides.instruction
-        if not writes:
+        roles, opcode = self._static.roles(sides.position), sides.instruction.opcode
+        if not (sides.writes or (sides.reads and roles.writes and roles.passes_on == "never")):
             return None
-        roles = self._static.roles(sides.position)
-        family = instruction.opcode.split(".")[0]
-        if family == "shfl":
+        if opcode.startswith("shfl."):
             return self._shuffling(sides)
-        if instruction.opcode in ("and.pred", "or.pred"):
+        if opcode in ("and.pred", "or.pred"):
             return self._short_circuit(sides)
-        defined_part = roles.passes_on == "all" and len(reads) < len(roles.reads)
-        if not reads or roles.passes_on == "never" or defined_part:
-            return lambda lanes: _give(writes, lanes, 0)
-        if family in ("selp", "slct"):
+        spread = spread_of(opcode)
+        if spread is not None:
+            return self._multiplying(sides, spread)
+        if sides.reads and opcode.startswith(("selp.", "slct.")):
             return self._choosing(sides)
+        return self._passing_on(sides, roles)
+
+    def _passing_on(self, sides: _Sides, roles: Roles) -> Act:
+        """Return what passes the origins of all sources to all results."""
+        reads, writes = sides.reads, sides.writes
+        if not reads:
+            return lambda lanes: _give(writes, lanes, 0)
+        if roles.passes_on == "never":
+            return partial(self._dropping, sides)
+        defined_part = roles.passes_on == "all" and len(reads) < len(roles.reads)
         join = np.maximum if roles.passes_on == "any" else np.minimum
 
-        def spread(lanes: Lanes) -> None:
-            result = lanes.select(reads[0])
+        def pass_on(lanes: Lanes) -> None:
+            result = worst = lanes.select(reads[0])
             for more in reads[1:]:
-                result = join(result, lanes.select(more))
-            _give(writes, lanes, result)
+                result, worst = join(result, lanes.select(more)), np.maximum(worst, lanes.select(more))
+            if defined_part:
+                result = np.zeros_like(result)
+            _give(writes, lanes, np.where(worst >= _STRICT, worst, result))
 
-        return spread
+        return pass_on
+
+    def _dropping(self, sides: _Sides, lanes: Lanes) -> None:
+        """Follow an instruction whose result counts as defined, which no matrix may get lost in."""
+        for origins in sides.reads:
+            self._report(sides.position, _strict(lanes.select(origins)), lanes, "is used")
+        _give(sides.writes, lanes, 0)
+
+    def _multiplying(self, sides: _Sides, spread: Spread) -> Act:
+        """Return what follows a product of matrices, or a matrix that is turned: element by element."""
+        texts = [operands.elements(text) for text in sides.instruction.operands]
+        results, *sources = [[self._of(sides, name) for name in names] for names in texts]
+
+        def multiply(lanes: Lanes) -> None:
+            if not any(origins.any() for origins in sides.reads):
+                _give(sides.writes, lanes, 0)
+                return
+            for result, origins in zip(results, spread(sources), strict=True):
+                _give([result], lanes, lanes.select(origins))
+
+        return multiply
 
     def _of(self, sides: _Sides, text: str) -> Origins:
         """Return the origins of an operand; zeros where it is not watched."""
@@ -241,14 +271,15 @@ class UndefinedValues:
     def _loading(self, sides: _Sides, part: Act) -> Act:
         """Return a load whose results are undefined where they come from memory that nothing wrote."""
         texts = operands.elements(sides.instruction.operands[0])
-        targets = {i: self._of(sides, text) for i, text in enumerate(texts)}
+        targets, opcode = {i: self._of(sides, text) for i, text in enumerate(texts)}, sides.instruction.opcode
 
         def run(lanes: Lanes) -> None:
             self._loaded, known = {}, self.live
             part(lanes)
             if self.live:
+                loaded = loaded_registers(opcode, self._loaded, len(targets), lanes.threads)
                 for i, origins in targets.items():
-                    found = self._loaded.get(i)
+                    found = loaded.get(i)
                     origins[lanes.rows] = 0 if found is None else found[lanes.rows]
             if self.live is not known:
                 raise TurnedLive
@@ -257,11 +288,14 @@ class UndefinedValues:
 
     def _storing(self, sides: _Sides, part: Act) -> Act:
         """Return a store that says which of its elements are undefined."""
-        texts = operands.elements(sides.instruction.operands[-1])
+        opcode = sides.instruction.opcode
+        texts = operands.elements(sides.instruction.operands[-1 if opcode.startswith("st.") else 1])
         sources = [self._origins.get((sides.number, text)) for text in texts]
+        fragment = None if opcode.startswith("st.") else [self._of(sides, text) for text in texts]
 
         def run(lanes: Lanes) -> None:
-            self._stored = sources if self.live else []
+            if self.live:
+                self._stored = list(sources if fragment is None else stored_elements(opcode, fragment))
             part(lanes)
             self._stored = []
 
@@ -287,29 +321,46 @@ class UndefinedValues:
         for i, bits in enumerate(self._written.load(reach.places, width, vector)):
             self.load(position, reach, bits == 0, i, width)
 
-    def load(self, position: int, reach: Reach, fresh: Mask, element: int, width: int) -> None:
-        """Note for which threads of a load, (count,), an element of `width` bytes was not written."""
+    def load(self, position: int, reach: Reach, fresh: Mask, element: int, width: int, *, first: int = 0) -> None:
+        """Note for which threads of a load, (count,), an element of `width` bytes was not written.
+
+        Args:
+            position: Index of the instruction.
+            reach: Where it falls.
+            fresh: For which threads.
+            element: Number of the element in this access.
+            width: Bytes of it.
+            first: Number of the access's first element among those of the instruction.
+        """
         if not fresh.any():
             return
         number = self._loads.get(position)
         if number is None:
-            number = self._loads[position] = len(self._sources)
+            plain = self._storage.program.code[position][1].opcode.startswith("ld.")
+            number = self._loads[position] = len(self._sources) | (0 if plain else _STRICT)
             offset, region = int(reach.offsets[fresh][0]) + element * width, reach.region
             detail = f"nothing wrote this {region.space} memory ({region.name}, offset {offset})"
             variable = self._findings.element(region.space, region.name, offset, width)
             self._sources.append(_Load(position, detail, variable))
-        found = self._loaded.setdefault(element, np.zeros(reach.lanes.threads, np.int32))
+        found = self._loaded.setdefault(first + element, np.zeros(reach.lanes.threads, np.int32))
         found[reach.lanes.indices()[fresh]] = number
         self.live = True
 
-    def store(self, position: int, reach: Reach, values: Sequence[Bits]) -> list[Mask | None]:
+    def store(self, position: int, reach: Reach, values: Sequence[Bits], *, first: int = 0) -> list[Mask | None]:
         """Note a store; in global memory, an undefined value is a finding.
+
+        Args:
+            position: Index of the instruction.
+            reach: Where it falls.
+            values: (count,) bits, one array for each element.
+            first: Number of the first element among those that the instruction stores.
 
         Returns:
             For each element, which of the (count,) threads store an undefined value in shared or local memory, which
             is then as if nothing had written it; None for an element that is defined.
         """
-        origins = [None if each is None else reach.lanes.select(each) for each in self._stored]
+        stored = self._stored[first : first + len(values)]
+        origins = [None if each is None else reach.lanes.select(each) for each in stored]
         space, width = reach.region.space, values[0].itemsize
         undefined: list[Mask | None] = [None if each is None else each != 0 for each in origins]
         if space == "local":
@@ -318,9 +369,11 @@ class UndefinedValues:
                 if bad is not None:
                     mask[bad] = 0
             self._written.store(reach.places, width, masks)
-        elif space == "global" and origins and all(each is not None for each in origins):
-            worst = np.minimum.reduce([each for each in origins if each is not None])
-            self._report(position, worst, reach.lanes, "is stored")
+        elif space != "shared" and (known := [each for each in origins if each is not None]):
+            worst = _strict(np.maximum.reduce(known))
+            if space == "global" and len(known) == len(origins):
+                worst = np.maximum(worst, np.minimum.reduce(known))
+            self._report(position, worst, reach.lanes, "is stored" if space == "global" else "is passed to a function")
         return undefined
 
     # --- findings ---------------------------------------------------------------------------------------------
@@ -334,7 +387,7 @@ class UndefinedValues:
         bad = np.flatnonzero(origins)
         if not len(bad):
             return
-        number = int(origins[bad[0]])
+        number = int(origins[bad[0]]) & (_STRICT - 1)
         source, threads = self._sources[number], lanes.indices()[bad]
         if isinstance(source, _Load):
             detail = f"{source.detail}, and a value made from it {use} at {self._findings.line(position)}"
@@ -344,6 +397,11 @@ class UndefinedValues:
         self._findings.add(
             "uninitialised-register", position, detail, threads, remedy="give the variable a value where it is declared"
         )
+
+
+def _strict(origins: Origins) -> Origins:
+    """Return the origins that are of matrices."""
+    return np.where(origins >= _STRICT, origins, np.int32(0))
 
 
 def _give(targets: Sequence[Origins], lanes: Lanes, origins: Origins | int) -> None:

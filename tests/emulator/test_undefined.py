@@ -51,6 +51,60 @@ def test_an_unwritten_register_that_decides_nothing_is_not_found(body):
     assert found(body) == []
 
 
+FRAGMENT = """
+.shared .align 32 .b16 s[256]; .shared .align 32 .b16 t[256];
+mov.u32 %r1, s; mov.u32 %r2, t; shl.b32 %r3, %r63, 4; add.u32 %r4, %r1, %r3; add.u32 %r5, %r2, %r3; mov.u32 %r0, 0;
+setp.lt.u32 %p0, %r63, FILLED; @%p0 st.shared.v4.b32 [%r4], {%r0, %r0, %r0, %r0}; bar.sync 0;
+LOAD
+setp.lt.u32 %p1, %r63, READ; mov.u32 %o0, 0; @%p1 ld.shared.b32 %o0, [%r5];
+"""
+KINDS = ["%r10", "%r11", "%r12", "%r13", "%r14", "%r15", "%r16", "%r17"]
+WAYS = {
+    "fragments": f"""wmma.load.c.sync.aligned.row.m16n16k16.shared.f16 {{{", ".join(KINDS[:4])}}}, [%r1], 16;
+        wmma.store.d.sync.aligned.row.m16n16k16.shared.f16 [%r2], {{{", ".join(KINDS[:4])}}}, 16; bar.sync 0;""",
+    "products": f"""wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {{{", ".join(KINDS)}}}, [%r1], 16;
+        mov.u32 %r20, 0; wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16
+        {{%r21, %r22, %r23, %r24}}, {{{", ".join(KINDS)}}}, {{{", ".join(["%r20"] * 8)}}}, {{%r20, %r20, %r20, %r20}};
+        wmma.store.d.sync.aligned.row.m16n16k16.shared.f16 [%r2], {{%r21, %r22, %r23, %r24}}, 16; bar.sync 0;""",
+    "matrices": """ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r10, %r11, %r12, %r13}, [%r4];
+        stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r5], {%r10, %r11, %r12, %r13}; bar.sync 0;""",
+    "turned": """ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r10, %r11, %r12, %r13}, [%r4];
+        movmatrix.sync.aligned.m8n8.trans.b16 %r10, %r10; movmatrix.sync.aligned.m8n8.trans.b16 %r11, %r11;
+        movmatrix.sync.aligned.m8n8.trans.b16 %r12, %r12; movmatrix.sync.aligned.m8n8.trans.b16 %r13, %r13;
+        stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r5], {%r10, %r11, %r12, %r13}; bar.sync 0;""",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("filled", "read", "kinds"), [(26, 26, set()), (32, 32, set()), (26, 27, {"uninitialised-read"})]
+)
+def test_rows_of_matrices_that_nothing_wrote_count_where_they_are_stored(way, filled, read, kinds):
+    body = FRAGMENT.replace("FILLED", str(filled)).replace("READ", str(read)).replace("LOAD", WAYS[way])
+    assert {kind for kind, _ in found(body)} == kinds
+
+
+@pytest.mark.parametrize(
+    ("use", "count"),
+    [
+        ("mov.u32 %o0, %r10;", 8),
+        ("mov.u32 %r20, 5; mov.b64 %rd1, {%r10, %r20}; cvt.u32.u64 %o0, %rd1;", 8),  # not even beside a defined word
+        ("mov.u32 %r20, 255; and.b32 %o0, %r10, %r20;", 8),
+        ("shfl.sync.idx.b32 %o0, %r10, 31, 31, -1;", 32),
+        ("redux.sync.max.u32 %o0, %r10, -1;", 8),  # whose result counts as defined
+        ("mov.u32 %o0, 0; setp.eq.u32 %p1, %r10, 3; @%p1 mov.u32 %o0, 1;", 8),
+        ("setp.lt.u32 %p1, %r63, 24; selp.b32 %o0, %r10, 7, %p1;", 0),
+        ("shfl.sync.idx.b32 %o0, %r10, 23, 31, -1;", 0),
+    ],
+)
+def test_what_becomes_of_an_undefined_register_of_a_matrix(use, count):
+    body = ".shared .align 16 .b16 s[64]; mov.u32 %r1, s; and.b32 %r2, %r63, 7; mad.lo.u32 %r1, %r2, 16, %r1;"
+    body += "mov.u32 %r0, 0; setp.lt.u32 %p0, %r63, 6; @%p0 st.shared.v4.b32 [%r1], {%r0, %r0, %r0, %r0}; bar.sync 0;"
+    body += "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r10}, [%r1];"
+    kinds = found(body + use)
+    assert kinds == ([("uninitialised-read", count)] if count else [])
+
+
 def test_only_the_threads_on_whose_path_nothing_wrote_are_at_fault():
     body = ODD + "@%p0 bra END; mov.u32 %r9, 4; END: add.u32 %o0, %r9, 1;"
     emulation, _ = execute(body)

@@ -117,5 +117,57 @@ SHUFFLE = Case(
     [("0xffffu", "0xffu"), ("value, d, 16", "value, d + 8")],
     lambda arguments: (arguments[1] == 16).all(),
 )
-CASES = (SUM, LARGEST, TABLE, NEIGHBOURS, COPIES, SHUFFLE)
+PADDED = Case(
+    "a tile of matrices whose last rows and columns nobody fills",
+    HEAD
+    + """k(const unsigned short* a, const unsigned short* b, float* c) {
+    const int rows = 13, columns = 6;
+    __shared__ __align__(16) unsigned short left[16][16], right[8][16];
+    __shared__ float sums[16][8];
+    int lane = threadIdx.x;
+    for (int i = lane; i < rows * 16; i += 32) left[i / 16][i % 16] = a[i];
+    for (int i = lane; i < columns * 16; i += 32) right[i / 16][i % 16] = b[i];
+    __syncthreads();
+    unsigned r[4], s[2];
+    float d[4] = {0, 0, 0, 0};
+    unsigned p = (unsigned)__cvta_generic_to_shared(&left[lane % 16][lane / 16 * 8]);
+    unsigned q = (unsigned)__cvta_generic_to_shared(&right[lane % 8][lane / 8 % 2 * 8]);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(p));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(s[0]), "=r"(s[1]) : "r"(q));
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]), "r"(s[0]), "r"(s[1]));
+    for (int i = 0; i < 4; ++i) sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] = d[i];
+    __syncthreads();
+    for (int i = lane; i < rows * columns; i += 32) c[i] = sums[i / columns][i % columns];
+}""",
+    1,
+    32,
+    lambda: [
+        (np.arange(208, dtype=np.float16) % 5).view(np.uint16),
+        (np.arange(96, dtype=np.float16) % 3).view(np.uint16),
+        np.zeros(78, np.float32),
+    ],
+    [
+        ("i < rows * 16", "i < (rows - 1) * 16"),
+        ("i < columns * 16", "i < (columns - 1) * 16"),
+        (
+            "left[i / 16][i % 16] = a[i];",
+            "if (i % 16 != 15) left[i / 16][i % 16] = a[i];",
+        ),  # reaches every element of a row
+        ("i < rows * columns; i += 32) c[i]", "i < (rows + 1) * columns; i += 32) c[i % (rows * columns)]"),
+        ("float d[4] = {0, 0, 0, 0};", "float d[4] = {0, 0, 0, sums[lane / 16][lane % 8]};"),
+        ("c[i] = sums[", "if (sums[15][0] > 0) c[i] = sums["),
+    ],
+    lambda arguments: bool(
+        (
+            arguments[2].reshape(13, 6)
+            == arguments[0].view(np.float16).reshape(13, 16).astype(np.float32)
+            @ arguments[1].view(np.float16).reshape(6, 16).astype(np.float32).T
+        ).all()
+    ),
+)
+CASES = (SUM, LARGEST, TABLE, NEIGHBOURS, COPIES, SHUFFLE, PADDED)
 SLOW_TO_COMPILE = (CLUSTER,)

@@ -127,6 +127,7 @@ class MemoryUnit:
         vector: int = 1,
         order: Order = PLAIN,
         counted: bool = True,
+        first: int = 0,
     ) -> list[Bits]:
         """Load for some threads.
 
@@ -139,6 +140,7 @@ class MemoryUnit:
             vector: Elements.
             order: How strong the access is.
             counted: Tally the traffic as a load's.
+            first: Number of the first element among those that the instruction loads in several accesses.
 
         Returns:
             (count,) bits, one array for each element; zero where an access was refused.
@@ -148,7 +150,7 @@ class MemoryUnit:
         for part in self.reach(position, space, addresses, whole, lanes, verb="load"):
             if counted:
                 self.count(position, part, whole, "load")
-            self.watch.load(position, part, whole, order, element=width)
+            self.watch.load(position, part, whole, order, element=width, first=first)
             values = part.region.load(part.places, width, vector)
             if part.part.whole:
                 return values
@@ -170,6 +172,7 @@ class MemoryUnit:
         *,
         order: Order = PLAIN,
         group: NDArray[np.int32] | None = None,
+        first: int = 0,
     ) -> None:
         """Store for some threads.
 
@@ -181,6 +184,7 @@ class MemoryUnit:
             lanes: The threads.
             order: How strong the access is.
             group: For cp.async, (count,) each thread's running number of the group; its traffic is not counted here.
+            first: Number of the first element among those that the instruction stores in several accesses.
         """
         width = values[0].itemsize
         whole = width * len(values)
@@ -189,7 +193,7 @@ class MemoryUnit:
             if group is None:
                 self.count(position, part, whole, "store")
             groups = None if group is None else part.part.select(group)
-            self.watch.store(position, part, mine, order, group=groups)
+            self.watch.store(position, part, mine, order, group=groups, first=first)
             if self.progress.exact:
                 held = part.region.load(part.places, width, len(mine))
                 changed = any((old.view(new.dtype) != new).any() for old, new in zip(held, mine, strict=True))

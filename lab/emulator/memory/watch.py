@@ -35,10 +35,10 @@ class FollowsValues(Protocol):
     def load_local(self, position: int, reach: Reach, width: int, vector: int) -> None:
         """Note what a load finds in local memory that nothing wrote."""
 
-    def load(self, position: int, reach: Reach, fresh: Mask, element: int, width: int) -> None:
+    def load(self, position: int, reach: Reach, fresh: Mask, element: int, width: int, *, first: int = 0) -> None:
         """Note for which threads an element was not written."""
 
-    def store(self, position: int, reach: Reach, values: Sequence[Bits]) -> list[Mask | None]:
+    def store(self, position: int, reach: Reach, values: Sequence[Bits], *, first: int = 0) -> list[Mask | None]:
         """Note a store; return, for each element, who stores an undefined value."""
 
 
@@ -95,7 +95,9 @@ class AccessWatch:
 
     # --- accesses ---------------------------------------------------------------------------------------------
 
-    def load(self, position: int, reach: Reach, width: int, order: Order = PLAIN, *, element: int = 0) -> None:
+    def load(
+        self, position: int, reach: Reach, width: int, order: Order = PLAIN, *, element: int = 0, first: int = 0
+    ) -> None:
         """Check a load of `width` bytes for each thread.
 
         Args:
@@ -104,6 +106,7 @@ class AccessWatch:
             width: Bytes of the access.
             order: How strong it is.
             element: Bytes of an element, for findings; 0 for the whole width.
+            first: Number of the first element among those that the instruction loads.
         """
         region = reach.region
         self._use_peers(position, reach)
@@ -118,7 +121,7 @@ class AccessWatch:
             if self.shadow is not None:
                 found = self.shadow.read(reach.places, width, reach.lanes.indices(), position, order)
                 if found and self.undefined is not None and self.undefined.follows(position):
-                    found = self._follow(position, reach, found, width=width, element=element or width)
+                    found = self._follow(position, reach, found, width=width, element=element or width, first=first)
                 self._report(position, region, reach.lanes, reach.offsets, found, width=element or width)
         else:
             if region.shadow is not None:
@@ -138,7 +141,7 @@ class AccessWatch:
             self.lifetimes.use(position, reach.lanes.indices(), reach.places // self._shared.stride)
 
     def _follow(
-        self, position: int, reach: Reach, found: list[Conflict], *, width: int, element: int
+        self, position: int, reach: Reach, found: list[Conflict], *, width: int, element: int, first: int
     ) -> list[Conflict]:
         """Hand what a load of shared memory read unwritten to what follows values; return the other conflicts."""
         others = [conflict for conflict in found if conflict.kind != "uninitialised-read"]
@@ -148,7 +151,7 @@ class AccessWatch:
             fresh = np.zeros(len(reach.places), np.bool_)
             for conflict in self.shadow.unwritten(reach.places + i * element, element):
                 fresh[conflict.which] = True
-            self.undefined.load(position, reach, fresh, i, element)
+            self.undefined.load(position, reach, fresh, i, element, first=first)
         return others
 
     def store(
@@ -159,6 +162,7 @@ class AccessWatch:
         order: Order = PLAIN,
         *,
         group: NDArray[np.int32] | None = None,
+        first: int = 0,
     ) -> None:
         """Check a store, before the bytes change.
 
@@ -168,11 +172,12 @@ class AccessWatch:
             values: (count,) bits, one array for each element.
             order: How strong it is.
             group: For cp.async, (count,) each thread's running number of the group.
+            first: Number of the first element among those that the instruction stores.
         """
         width, whole, region = values[0].itemsize, values[0].itemsize * len(values), reach.region
         mine = region is self._shared
         self._use_peers(position, reach)
-        undefined = [] if self.undefined is None else self.undefined.store(position, reach, values)
+        undefined = [] if self.undefined is None else self.undefined.store(position, reach, values, first=first)
         if not mine and region.shadow is not None:
             region.shadow.write(reach.places, whole)
         shadow, races = self.shadow, self._races_in(region)

@@ -94,7 +94,7 @@ def _load(site: Site, space: str, place: str, offsets: Offsets, *, writes: Seque
             total = np.zeros(len(start), f"u{max(4, width)}")
             for j in range(per):
                 places = start + offsets(lanes, i * per + j)
-                value = memory.load(position, space, places, lanes, width=width, order=WARPS)[0]
+                value = memory.load(position, space, places, lanes, width=width, order=WARPS, first=i * per + j)[0]
                 total |= value.astype(total.dtype) << total.dtype.type(8 * width * j)
             write(lanes, total)
 
@@ -114,7 +114,7 @@ def _store(
             value = lanes.fill(read(lanes))
             for j in range(per):
                 piece = (value >> value.dtype.type(8 * width * j)).astype(f"u{width}")
-                memory.store(position, space, start + offsets(lanes, i * per + j), [piece], lanes)
+                memory.store(position, space, start + offsets(lanes, i * per + j), [piece], lanes, first=i * per + j)
 
     return run
 

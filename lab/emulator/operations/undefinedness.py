@@ -1,0 +1,190 @@
+"""How undefined elements spread through instructions that move and multiply matrices.
+
+Each register of a warp's lanes has an origin for each thread, (threads,), 0 where what it holds is defined; see
+`lab.emulator.undefined`. A product's element is undefined where its row of A, its column of B or its element of C holds
+something undefined. A register of several elements is undefined where one of them is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.base.warp import WARP_SIZE
+from lab.emulator.opcodes import Opcode
+from lab.emulator.operations import fragments
+from lab.emulator.operations.elements import BITS, REGISTER_BITS, per_register
+from lab.emulator.operations.fragments import FragmentLayout
+from lab.emulator.operations.shapes import take_shape
+
+Origins = NDArray[np.int32]
+"""(threads,) origins of what a register holds."""
+
+Registers = Sequence[Origins]
+"""Those of an operand's registers."""
+
+Spread = Callable[[Sequence[Registers]], list[Origins]]
+"""Given the origins of the registers of all operands but the first, returns those of the result's registers."""
+
+Loaded = Mapping[int, Origins]
+"""Number of a loaded element to the origins that its threads, which gave the address, found."""
+
+_BYTE = 8
+_EDGE, _MATRICES = 8, WARP_SIZE // 8
+_ROW, _COLUMN = np.arange(WARP_SIZE) // 4, 2 * (np.arange(WARP_SIZE) % 4)  # PTX ISA, ldmatrix
+_VOLTA = (8, 8, 4)
+
+_Tiles = NDArray[np.float64]
+_Gather = Callable[[Registers], _Tiles]
+_Scatter = Callable[[_Tiles], list[Origins]]
+
+
+def spread_of(opcode: str) -> Spread | None:
+    """Return how a matrix instruction passes on what is undefined in its registers; None where it is another one."""
+    op = Opcode(opcode)
+    if op.family == "movmatrix":
+        return lambda operands: [_pairs(_matrix(operands[0][0]).swapaxes(1, 2))]
+    if op.family == "mma":
+        return _mma(op)
+    if op.family == "wmma" and "mma" in op.parts:
+        return _wmma(op)
+    return None
+
+
+def loaded_registers(opcode: str, loaded: Loaded, count: int, threads: int) -> dict[int, Origins]:
+    """Return the origins of the registers of a load, by their numbers, where some may be undefined.
+
+    Args:
+        opcode: Of a plain load, `ldmatrix` or `wmma.load`.
+        loaded: What its accesses found.
+        count: Registers.
+        threads: Threads of the batch.
+    """
+    op = Opcode(opcode)
+    if op.family == "wmma" and loaded:
+        per = _per(next(t for t in reversed(op.parts) if t in BITS))
+        pieces = {element // per for element in loaded}
+        return {i: _worst([loaded[e] for e in range(i * per, i * per + per) if e in loaded]) for i in pieces}
+    if op.family != "ldmatrix" or not loaded:
+        return dict(loaded)
+    none = np.zeros(threads, np.int32)
+    rows = np.stack([loaded.get(element, none) for element in range(_EDGE)], axis=1)
+    matrices = rows.reshape(-1, _MATRICES, _EDGE, _EDGE)
+    if "trans" in op.parts:
+        matrices = matrices.swapaxes(2, 3)
+    return {i: _pairs(matrices[:, i]) for i in range(count)}
+
+
+def stored_elements(opcode: str, registers: Registers) -> list[Origins]:
+    """Return the origins of the elements that `stmatrix` or `wmma.store` stores, each by who gives its address."""
+    op = Opcode(opcode)
+    if op.family == "wmma":
+        per = _per(next(t for t in reversed(op.parts) if t in BITS))
+        return [each for each in registers for _ in range(per)]
+    matrices = np.zeros((len(registers[0]) // WARP_SIZE, _MATRICES, _EDGE, _EDGE), np.int32)
+    for i, each in enumerate(registers):
+        matrix = _matrix(each)
+        matrices[:, i] = matrix.swapaxes(1, 2) if "trans" in op.parts else matrix
+    rows = matrices.reshape(-1, _EDGE)
+    return [np.ascontiguousarray(rows[:, element]) for element in range(_EDGE)]
+
+
+def _worst(origins: Registers) -> Origins:
+    return np.asarray(np.maximum.reduce(origins))
+
+
+def _matrix(register: Origins) -> Origins:
+    """Return the (warps, 8, 8) elements of the matrix that a register of a warp's lanes holds."""
+    held = register.reshape(-1, WARP_SIZE)
+    matrix = np.zeros((len(held), _EDGE, _EDGE), np.int32)
+    matrix[:, _ROW, _COLUMN] = matrix[:, _ROW, _COLUMN + 1] = held
+    return matrix
+
+
+def _pairs(matrix: Origins) -> Origins:
+    """Return what the register of each lane holds of (warps, 8, 8) elements."""
+    return np.maximum(matrix[:, _ROW, _COLUMN], matrix[:, _ROW, _COLUMN + 1]).reshape(-1)
+
+
+# --- products -----------------------------------------------------------------------------------------------------
+
+
+def _mma(op: Opcode) -> Spread:
+    d, a, b, c = [part for part in op.parts if part in BITS]
+    m, n, k = shape = take_shape(op)
+    sparse = any(part.startswith("sp") for part in op.parts)
+    if shape == _VOLTA and a == "f16":
+        ways = [part == "row" for part in op.parts if part in ("row", "col")]
+        first = fragments.volta_operand("a", by_row=ways[0])
+        second = fragments.volta_operand("b", by_row=ways[1])
+        third, result = fragments.volta_accumulator(c), fragments.volta_accumulator(d)
+    else:
+        first = fragments.operand_a(m, k // 2 if sparse else k, a)
+        second = fragments.operand_b(k, n, b)
+        third = result = fragments.accumulator(m, n)
+    return _product(_gathered(first, a), _gathered(second, b), _gathered(third, c), _scattered(result, d))
+
+
+def _gathered(layout: FragmentLayout, t: str) -> _Gather:
+    per = per_register(t)
+
+    def gather(registers: Registers) -> _Tiles:
+        return layout.gather(np.repeat(_by_warp(registers), per, axis=2)[:, :, : layout.elements].astype(np.float64))
+
+    return gather
+
+
+def _scattered(layout: FragmentLayout, t: str) -> _Scatter:
+    return lambda tiles: _registers(layout.scatter(tiles), per_register(t))
+
+
+def _wmma(op: Opcode) -> Spread:
+    """Return how `wmma.mma` spreads, whose fragments hold their tiles in row order (`lab.emulator.operations.wmma`)."""
+    types = [part for part in op.parts if part in BITS]
+    d, a, b, c = (types[0], "f16", "f16", types[1]) if len(types) == 2 else types  # noqa: PLR2004  D and C
+    m, n, k = take_shape(op)
+    depth = k // (per_register(a) if BITS[a] < _BYTE else 1)
+
+    def tile(t: str, rows: int, columns: int) -> _Gather:
+        def gather(registers: Registers) -> _Tiles:
+            held = np.repeat(_by_warp(registers), _per(t), axis=2)
+            held = held.reshape(len(held), -1)[:, : rows * columns]
+            return held.reshape(-1, rows, columns).astype(np.float64)
+
+        return gather
+
+    def scatter(tiles: _Tiles) -> list[Origins]:
+        return _registers(tiles.reshape(len(tiles), WARP_SIZE, -1), _per(d))
+
+    return _product(tile(a, m, depth), tile(b, depth, n), tile(c, m, n), scatter)
+
+
+def _per(t: str) -> int:
+    """Return the elements that a register of a wmma fragment holds: those of less than a byte count as one."""
+    return REGISTER_BITS // BITS[t] if _BYTE <= BITS[t] < REGISTER_BITS else 1
+
+
+def _product(first: _Gather, second: _Gather, third: _Gather, scatter: _Scatter) -> Spread:
+    def spread(operands: Sequence[Registers]) -> list[Origins]:
+        a, b, c, *more = operands
+        rows, columns, total = first(a).max(axis=2), second(b).max(axis=1), third(c)
+        total = np.maximum(total, np.maximum(rows[:, :, None], columns[:, None, :]))
+        if more:  # where the elements of a sparse A lie
+            everywhere = _by_warp(more[0]).max(axis=(1, 2))
+            total = np.maximum(total, np.repeat(everywhere, len(total) // len(everywhere))[:, None, None])
+        return scatter(total)
+
+    return spread
+
+
+def _by_warp(registers: Registers) -> Origins:
+    """Return (warps, 32, registers)."""
+    return np.stack(registers, axis=1).reshape(-1, WARP_SIZE, len(registers))
+
+
+def _registers(elements: _Tiles, per: int) -> list[Origins]:
+    """Return the origins of registers that hold so many each of (warps, 32, elements)."""
+    held = elements.reshape(elements.shape[0] * WARP_SIZE, -1, min(per, elements.shape[2])).max(axis=2)
+    return [np.ascontiguousarray(held[:, i]).astype(np.int32) for i in range(held.shape[1])]
