@@ -276,14 +276,18 @@ def _facts(opcode: str) -> _Facts:
     passes: PassesOn = "never"
     if family in _PACKS:
         passes = "all"
-    elif family in _PASSES_ON or (family == "wmma" and "mma" in words):
+    elif family in _PASSES_ON or (family in ("wmma", "wgmma") and ("mma" in words or "mma_async" in words)):
         passes = "any"
     return _Facts(
         has_result and not (family == "wmma" and "store" in words),
         family == "call",
         family == "mov",
         passes,
-        (family in ("ld", "ldmatrix") or (family == "wmma" and "load" in words))
+        (
+            family in ("ld", "ldmatrix")
+            or (family == "wmma" and "load" in words)
+            or (family == "wgmma" and "mma_async" in words)
+        )
         and not any(word in _ELSEWHERE or word.startswith("param") for word in words),
     )
 

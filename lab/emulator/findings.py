@@ -31,6 +31,9 @@ class OtherSide:
     thread: int
 
 
+_STUCK = ("mbarrier-deadlock", "deadlock", "endless-loop")
+
+
 class Findings:
     """The faults of a launch."""
 
@@ -132,6 +135,11 @@ class Findings:
         instruction = self._program.code[position][1]
         source = own_line(instruction)
         return f"PTX line {instruction.line}" + (f" ({source.file}:{source.line})" if source else "")
+
+    @property
+    def stuck(self) -> bool:
+        """Whether some threads could not go on, so that what they would have done is not known."""
+        return any(kind in _STUCK for kind, _, _ in self._found)
 
     def all(self) -> tuple[Finding, ...]:
         """Return what was found, in the order of first occurrence."""

@@ -212,6 +212,7 @@ class Interpreter:
             if self._pool.resting:
                 return self._wake()
             if not self._resume():
+                self._tell_undefined()
                 return "done"
 
     def _wake(self) -> Turn:
@@ -254,6 +255,12 @@ class Interpreter:
         self._pool.end_all()
         for unit in (self._barriers, self._clusters, self._mbarriers):
             unit.abandon()
+        self._tell_undefined()
+
+    def _tell_undefined(self) -> None:
+        """Tell what threads that got stuck had read unwritten, since it is not known what that would have decided."""
+        if self._undefined is not None and self._launch.findings.stuck:
+            self._undefined.give_up()
 
     def _give_up_group(self, at: Location, lanes: Lanes, others: list[str]) -> None:
         """Note that a group goes round a loop forever, with what it waits for."""

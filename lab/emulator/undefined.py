@@ -9,6 +9,7 @@ one element too many and choose another one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,19 +18,28 @@ import numpy as np
 
 from lab.base.warp import WARP_SIZE
 from lab.emulator import operands
-from lab.emulator.arrays import Bits, Mask
-from lab.emulator.binding import Storage
+from lab.emulator.arrays import Bits, Indices, Mask
+from lab.emulator.binding import WARPGROUP, Storage
 from lab.emulator.definedness import Roles, follows
 from lab.emulator.findings import BatchFindings
-from lab.emulator.lanes import Lanes, preceded
+from lab.emulator.lanes import Lanes, preceded, warp_of
 from lab.emulator.memory.memory import Region
 from lab.emulator.memory.reach import Reach
-from lab.emulator.operations.undefinedness import Origins, Spread, loaded_registers, spread_of, stored_elements
+from lab.emulator.operations.undefinedness import (
+    Origins,
+    Spread,
+    group_product,
+    loaded_registers,
+    spread_of,
+    stored_elements,
+)
 from lab.emulator.operations.warp import SHUFFLES, source_lanes
 from lab.isa.model import Instruction
 
 Act = Callable[[Lanes], object]
 
+_GROUP_ROWS = 64
+_COLUMNS = re.compile(r"\.m64n(\d+)k")
 _STRICT = 1 << 30
 """Flag of an origin, which makes it the greater of two: a matrix was loaded, and no register of it is left out."""
 
@@ -81,6 +91,7 @@ class UndefinedValues:
         self.live = bool(self._static.unwritten)
         self._written = Region("", "local", 0, program.local_bytes, row_count=threads)  # bits are set where bytes were
         self._loaded: dict[int, Origins] = {}  # element of the load at work: what it found unwritten
+        self._fetched: dict[int, tuple[Indices, Origins]] = {}  # operand of the wgmma at work: its warpgroups and rows
         self._stored: list[Origins | None] = []  # of each element of the store at work
 
     # --- instructions -----------------------------------------------------------------------------------------
@@ -109,7 +120,10 @@ class UndefinedValues:
         family = instruction.opcode.split(".")[0]
         everyone = self._storage.batch.everyone
         follow = self._following(sides)
-        if follows(instruction):
+        if family == "wgmma":
+            follow, part = None, self._multiplying_group(sides, part)
+            full = partial(part, everyone)
+        elif follows(instruction):
             follow, part = None, self._loading(sides, part)
             full = partial(part, everyone)
         elif family in ("st", "stmatrix", "wmma") and not roles.writes:
@@ -266,6 +280,55 @@ class UndefinedValues:
 
         return shuffle
 
+    def _multiplying_group(self, sides: _Sides, part: Act) -> Act:
+        """Return a `wgmma` that is followed; its operands are in registers, or in shared memory that it reads."""
+        opcode, texts = sides.instruction.opcode, sides.instruction.operands
+        inside = texts[1].startswith("{")
+        results = [self._of(sides, name) for name in operands.elements(texts[0])]
+        inputs = [self._of(sides, name) for name in operands.elements(texts[1])] if inside else []
+        others = [self._of(sides, text) for text in texts[2 if inside else 1 : 4]]
+        adds, batch = self._storage.at(sides.position).source(texts[3], "pred"), self._storage.batch
+        columns = int(_COLUMNS.findall(opcode)[0])
+
+        def run(lanes: Lanes) -> None:
+            self._fetched, known = {}, self.live
+            part(lanes)
+            if self.live:
+                for origins in others:
+                    self._report(sides.position, _strict(lanes.select(origins)), lanes, "is used")
+                kept = np.zeros(batch.threads, np.bool_)
+                kept[lanes.rows] = lanes.fill(adds(lanes))
+                each = batch.warps // batch.blocks
+                warps = np.unique(warp_of(lanes.indices()))
+                starts = np.unique(warps - warps % each % WARPGROUP)
+                rows, held = (np.zeros((len(starts), count), np.int32) for count in (_GROUP_ROWS, columns))
+                for into, operand in ((rows, 1), (held, 2)):
+                    if operand in self._fetched:
+                        whose, found = self._fetched[operand]
+                        into[np.searchsorted(starts, whose)] = found
+                sums = [np.where(kept, origins, np.int32(0)) for origins in results]
+                made = group_product(opcode, inputs, sums, (rows, held), starts)
+                for result, origins in zip(results, made, strict=True):
+                    _give([result], lanes, lanes.select(origins))
+            if self.live is not known:
+                raise TurnedLive
+
+        return run
+
+    def fetch(self, position: int, operand: int, rows: Mask, starts: Indices, *, region: Region, offset: int) -> None:
+        """Note which rows of an operand of `wgmma` hold something that was not written.
+
+        Args:
+            position: Index of the instruction.
+            operand: 1 for A, 2 for B, whose columns count.
+            rows: (warpgroups, rows) which of them.
+            starts: (warpgroups,) the first warp of each.
+            region: The shared memory.
+            offset: Where the first one lies in that of its block.
+        """
+        self._fetched[operand] = starts, np.where(rows, self._number(position, region, offset, 1), 0).astype(np.int32)
+        self.live = True
+
     # --- memory -----------------------------------------------------------------------------------------------
 
     def _loading(self, sides: _Sides, part: Act) -> Act:
@@ -334,17 +397,21 @@ class UndefinedValues:
         """
         if not fresh.any():
             return
+        number = self._number(position, reach.region, int(reach.offsets[fresh][0]) + element * width, width)
+        found = self._loaded.setdefault(first + element, np.zeros(reach.lanes.threads, np.int32))
+        found[reach.lanes.indices()[fresh]] = number
+        self.live = True
+
+    def _number(self, position: int, region: Region, offset: int, width: int) -> int:
+        """Return the origin of what an instruction finds unwritten; the offset is that of the first time."""
         number = self._loads.get(position)
         if number is None:
             plain = self._storage.program.code[position][1].opcode.startswith("ld.")
             number = self._loads[position] = len(self._sources) | (0 if plain else _STRICT)
-            offset, region = int(reach.offsets[fresh][0]) + element * width, reach.region
             detail = f"nothing wrote this {region.space} memory ({region.name}, offset {offset})"
             variable = self._findings.element(region.space, region.name, offset, width)
             self._sources.append(_Load(position, detail, variable))
-        found = self._loaded.setdefault(first + element, np.zeros(reach.lanes.threads, np.int32))
-        found[reach.lanes.indices()[fresh]] = number
-        self.live = True
+        return number
 
     def store(self, position: int, reach: Reach, values: Sequence[Bits], *, first: int = 0) -> list[Mask | None]:
         """Note a store; in global memory, an undefined value is a finding.
@@ -382,6 +449,21 @@ class UndefinedValues:
         """Make a finding of what is undefined in a register, which then counts as defined: it is told once."""
         self._report(position, lanes.select(origins), lanes, use)
         origins[lanes.rows] = 0
+
+    def give_up(self) -> None:
+        """Make findings of all loads of matrices whose undefined values some register still holds."""
+        held: dict[int, Mask] = {}
+        for origins in self._origins.values():
+            for number in np.unique(_strict(origins)).tolist():
+                if number:
+                    held[number] = held.get(number, np.zeros(len(origins), np.bool_)) | (origins == number)
+            origins[:] = 0
+        for number, threads in held.items():
+            source = self._sources[number & (_STRICT - 1)]
+            if isinstance(source, _Load):
+                detail = f"{source.detail}, and the kernel got stuck before a value made from it decided anything"
+                where = np.flatnonzero(threads)
+                self._findings.add("uninitialised-read", source.position, detail, where, variable=source.variable)
 
     def _report(self, position: int, origins: Origins, lanes: Lanes, use: str) -> None:
         bad = np.flatnonzero(origins)

@@ -105,6 +105,14 @@ def test_what_becomes_of_an_undefined_register_of_a_matrix(use, count):
     assert kinds == ([("uninitialised-read", count)] if count else [])
 
 
+@pytest.mark.parametrize(("filled", "kinds"), [(32, {"endless-loop"}), (31, {"endless-loop", "uninitialised-read"})])
+def test_what_a_stuck_kernel_read_unwritten_is_told(filled, kinds):
+    """What it would have decided is not known."""
+    load = WAYS["matrices"].split("stmatrix")[0] + "setp.eq.u32 %p2, %r63, %r63; LOOP: @%p2 bra LOOP;"
+    body = FRAGMENT.replace("FILLED", str(filled)).replace("READ", "0").replace("LOAD", load)
+    assert {kind for kind, _ in found(body)} == kinds
+
+
 def test_only_the_threads_on_whose_path_nothing_wrote_are_at_fault():
     body = ODD + "@%p0 bra END; mov.u32 %r9, 4; END: add.u32 %o0, %r9, 1;"
     emulation, _ = execute(body)

@@ -114,6 +114,13 @@ class SharedShadow:
         """Check that some thread wrote what accesses of `width` bytes at (count,) offsets read."""
         return self._unwritten(self.cells.covered(offsets, width))
 
+    def fresh(self, offsets: Addresses, width: int) -> Mask:
+        """Return which of `width` bytes at offsets of some shape nobody wrote, in one dimension more."""
+        granule = self.cells.granule
+        if self._written[(offsets[..., None] + np.arange(0, width, granule)) // granule].all():
+            return np.zeros((*offsets.shape, width), np.bool_)
+        return np.asarray(~self._written[(offsets[..., None] + np.arange(width)) // granule])
+
     def forget(self, offsets: Addresses, width: int) -> None:
         """Count `width` bytes at (count,) offsets as unwritten: what was stored there is not defined."""
         self._written[self.cells.covered(offsets, width)] = False
@@ -296,7 +303,15 @@ class SharedShadow:
         return found
 
     def begin_async_read(
-        self, offsets: Indices, width: int, reader: int, instruction: int, *, what: str, warp: bool = False
+        self,
+        offsets: Indices,
+        width: int,
+        reader: int,
+        instruction: int,
+        *,
+        what: str,
+        warp: bool = False,
+        follow: bool = False,
     ) -> tuple[list[Conflict], Indices, Indices]:
         """Check what a bulk copy or a matrix instruction reads through the async proxy, and note it.
 
@@ -309,6 +324,7 @@ class SharedShadow:
             instruction: Index of the instruction.
             what: What reads, in words.
             warp: The whole warp reads.
+            follow: What it finds unwritten is followed, and is no fault by itself.
 
         Returns:
             The conflicts, whose positions are those of the cells, the cells, and the thread that reads each of them.
@@ -322,7 +338,7 @@ class SharedShadow:
             writers = self.races.threads_of(stamps).astype(np.int64) - self.clocks.base
             who = np.where((stamps > WRITTEN) & (warp_of(writers) == reader // WARP_SIZE), writers, who)
         side = CheckedAccess(cells[:, None], who, WARPS if warp else PLAIN, instruction)
-        found = self._unwritten(side.cells) + self.races.read(side)
+        found = ([] if follow else self._unwritten(side.cells)) + self.races.read(side)
         if self._any_pending:
             found += self._unwaited(side)
         if self.bulk is not None:

@@ -38,6 +38,9 @@ class FollowsValues(Protocol):
     def load(self, position: int, reach: Reach, fresh: Mask, element: int, width: int, *, first: int = 0) -> None:
         """Note for which threads an element was not written."""
 
+    def fetch(self, position: int, operand: int, rows: Mask, starts: Indices, *, region: Region, offset: int) -> None:
+        """Note which rows of an operand of `wgmma` hold something that was not written."""
+
     def store(self, position: int, reach: Reach, values: Sequence[Bits], *, first: int = 0) -> list[Mask | None]:
         """Note a store; return, for each element, who stores an undefined value."""
 

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.base.warp import WARP_SIZE
+from lab.emulator.arrays import Indices
+from lab.emulator.binding import WARPGROUP
 from lab.emulator.opcodes import Opcode
 from lab.emulator.operations import fragments
 from lab.emulator.operations.elements import BITS, REGISTER_BITS, per_register
@@ -177,6 +179,34 @@ def _product(first: _Gather, second: _Gather, third: _Gather, scatter: _Scatter)
         return scatter(total)
 
     return spread
+
+
+def group_product(
+    opcode: str, a: Registers, c: Registers, read: tuple[Origins, Origins], starts: Indices
+) -> list[Origins]:
+    """Return the origins of the result's registers of `wgmma`; only those of its warpgroups have a meaning.
+
+    Args:
+        opcode: Its opcode.
+        a: The registers of A; none where A is in shared memory.
+        c: The registers of the accumulator, 0 where nothing is added to it.
+        read: (warpgroups, 64) of the rows of A, and (warpgroups, n) of the columns of B, in shared memory.
+        starts: The first warp of each warpgroup.
+    """
+    op = Opcode(opcode)
+    d, t, _ = [part for part in op.parts if part in BITS]
+    m, n, k = take_shape(op)
+    each = m // WARPGROUP
+    members = (starts[:, None] + np.arange(WARPGROUP)).reshape(-1)
+    layout = fragments.accumulator(each, n)
+    total = _gathered(layout, d)(c)
+    rows, columns = read
+    if a:
+        held = _gathered(fragments.operand_a(each, k, t), t)(a).max(axis=2)
+        rows = np.maximum(rows, held[members].reshape(rows.shape))
+    product = np.maximum(rows[:, :, None], columns[:, None, :])
+    total[members] = np.maximum(total[members], product.reshape(-1, each, n))
+    return _scattered(layout, d)(total)
 
 
 def _by_warp(registers: Registers) -> Origins:

@@ -144,8 +144,8 @@ def _multiply(site: Site, op: Opcode) -> Run:
     read_c = fragments.reader(site, texts[0], types.c, layout)
     write = fragments.writer(site, texts[0], types.d, layout)
     held_a = fragments.reader(site, texts[1], types.a, layout_a) if form.registers else None
-    first = None if form.registers else _Operand(site, texts[1], types.a, _ROWS, turned=form.turned[0], by_warp=True)
-    second = _Operand(site, texts[2], types.b, n, turned=form.turned[1], by_warp=False)
+    first = None if form.registers else _Operand(site, 1, types.a, _ROWS, turned=form.turned[0], by_warp=True)
+    second = _Operand(site, 2, types.b, n, turned=form.turned[1], by_warp=False)
     adds = site.operands.source(texts[3], "pred")
     sums = site.operands.register_names(texts[0])
     inputs = site.operands.register_names(texts[1]) if form.registers else ()
@@ -181,19 +181,20 @@ def _multiply(site: Site, op: Opcode) -> Run:
 class _Operand:
     """A matrix in shared memory that a descriptor names."""
 
-    def __init__(self, site: Site, text: str, t: str, rows: int, *, turned: bool, by_warp: bool) -> None:
+    def __init__(self, site: Site, number: int, t: str, rows: int, *, turned: bool, by_warp: bool) -> None:
         """Bind the descriptor.
 
         Args:
             site: The instruction.
-            text: The operand.
+            number: That of the operand, 1 for A and 2 for B.
             t: Element type.
             rows: Rows of A, or columns of B.
             turned: The matrix is contiguous along these.
             by_warp: Each warp reads a quarter of the rows; otherwise each reads all.
         """
         self._site, self._t, self._rows, self._turned, self._by_warp = site, t, rows, turned, by_warp
-        self._read: Read[np.uint64] = site.operands.source(text, "b64")
+        self._number = number
+        self._read: Read[np.uint64] = site.operands.source(site.texts[number], "b64")
 
     def fetch(self, here: Lanes, starts: Indices) -> Doubles:
         """Return the matrices of some warpgroups, (warpgroups, rows, k).
@@ -237,11 +238,29 @@ class _Operand:
         base = shared.places(np.zeros(len(threads), np.int64), threads)
         places = offsets + base[:, None, None]
         self._watch(places, offsets, starts)
+        self._follow(places, offsets, starts)
         if shared.size < PIECE:
             return np.zeros((*offsets.shape, PIECE), np.uint8)
         values: NDArray[np.uint8] = shared.data[places[..., None] + np.arange(PIECE)]
         values[beyond] = 0
         return values
+
+    def _follow(self, places: Addresses, offsets: Addresses, starts: Indices) -> None:
+        """Let it be known which rows hold something that nothing wrote."""
+        site, watch = self._site, self._site.memory.watch
+        if watch.shadow is None or watch.undefined is None or not watch.undefined.follows(site.position):
+            return
+        fresh = watch.shadow.fresh(places, PIECE)
+        if not fresh.any():
+            return
+        if self._turned:
+            rows = fresh.reshape(len(starts), fresh.shape[1], self._rows, -1).any(axis=(1, 3))
+        else:
+            rows = fresh.any(axis=(2, 3))
+        offset = int(offsets[fresh.any(axis=3)][0])
+        watch.undefined.fetch(
+            site.position, self._number, np.asarray(rows), starts, region=site.memory.shared, offset=offset
+        )
 
     def _watch(self, places: Addresses, offsets: Addresses, starts: Indices) -> None:
         """Let each warp's part of the reads be checked."""

@@ -239,7 +239,16 @@ class Warpgroups:
         shadow = self._watch.shadow
         if shadow is None:
             return
-        found, cells, who = shadow.begin_async_read(places, width, warp * WARP_SIZE, position, what="wgmma", warp=True)
+        undefined = self._watch.undefined
+        found, cells, who = shadow.begin_async_read(
+            places,
+            width,
+            warp * WARP_SIZE,
+            position,
+            what="wgmma",
+            warp=True,
+            follow=undefined is not None and undefined.follows(position),
+        )
         self._watch.report_shared(position, who, np.full(len(cells), offsets.min()), found)
         group = int(self.groups[warp * WARP_SIZE]) + 1
         first = int(self._first_of(np.array([warp]))[0])

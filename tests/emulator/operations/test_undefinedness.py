@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from small_ptx import execute
 
-from lab.emulator.operations.undefinedness import loaded_registers, spread_of, stored_elements
+from lab.emulator.operations.undefinedness import group_product, loaded_registers, spread_of, stored_elements
 
 EIGHTH, HALF, SINGLE, DOUBLE = (
     (np.uint32, 0x7F7F7F7F),
@@ -25,6 +25,12 @@ PRODUCTS = [
     (WMMA + "row.col.m32n8k16.f16.f16", (4, 8, 8, 4), (HALF, HALF, HALF, HALF)),
     (WMMA + "row.col.m16n16k8.f32.tf32.tf32.f32", (8, 4, 4, 8), (SINGLE, SINGLE, SINGLE, SINGLE)),
 ]
+
+
+def followed(opcode):
+    spread = spread_of(opcode)
+    assert spread is not None
+    return spread
 
 
 def listed(letter, first, count):
@@ -49,7 +55,7 @@ def test_products_spread_what_is_undefined_as_they_spread_nan(opcode, counts, na
     assert emulation.clean, emulation.findings
     width = {HALF: np.float16, SINGLE: np.float32, DOUBLE: np.float64}[nans[0]]
     wrong = np.isnan(out.reshape(counts[0], 32, 1).view(width)).any(axis=2)
-    found = spread_of(opcode)(origins)
+    found = followed(opcode)(origins)
     np.testing.assert_array_equal(np.array(found) > 0, wrong)
     assert not wrong.all()
 
@@ -59,7 +65,7 @@ def test_undefined_metadata_of_a_sparse_product_decides_all_of_the_warp():
     zeros = np.zeros(64, np.int32)
     metadata = zeros.copy()
     metadata[40] = 3
-    found = spread_of(opcode)([[zeros] * 2, [zeros] * 2, [zeros] * 4, [metadata], [zeros]])
+    found = followed(opcode)([[zeros] * 2, [zeros] * 2, [zeros] * 4, [metadata], [zeros]])
     assert all((one[:32] == 0).all() and (one[32:] == 3).all() for one in found)
 
 
@@ -93,7 +99,7 @@ def test_stmatrix_puts_marks_where_it_puts_elements(trans):
 def test_movmatrix_turns_marks():
     opcode, marks = "movmatrix.sync.aligned.m8n8.trans.b16", np.arange(1, 33, dtype=np.uint32)
     _, out = execute(f"{opcode} %o0, %i0;", marks | marks << 16)
-    (found,) = spread_of(opcode)([[marks.astype(np.int32)]])
+    (found,) = followed(opcode)([[marks.astype(np.int32)]])
     np.testing.assert_array_equal(found, np.maximum(out & 0xFFFF, out >> 16))
 
 
@@ -104,6 +110,23 @@ def test_elements_of_fragments():
     stored = stored_elements("wmma.store.d.sync.aligned.row.m16n16k16.global.f16", [ones, twos])
     assert [int(each[0]) for each in stored] == [1, 1, 2, 2]
     assert loaded_registers("ld.shared.v2.u32", {1: ones}, 2, 32) == {1: ones}
+
+
+def test_products_of_a_warpgroup():
+    """Of two: row 25 of the second one's A is undefined in a register, and one element of its accumulator."""
+    opcode = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
+    a, c = ([np.zeros(256, np.int32) for _ in range(4)] for _ in range(2))
+    a[1][128 + 32 + 5] = 9  # rows 8 to 15 of the second warp's 16
+    c[0][128] = 4  # row 0, column 0
+    none = np.zeros((2, 64), np.int32), np.zeros((2, 8), np.int32)
+    found = np.array(group_product(opcode, a, c, none, np.array([0, 4])))
+    wanted = np.zeros((4, 256), np.int32)
+    wanted[2:, 128 + 32 + 4 : 128 + 32 + 8], wanted[0, 128] = 9, 4
+    np.testing.assert_array_equal(found, wanted)
+    none[1][0, 3] = 2  # column 3 of the first one's B: the second register of the second lane of each quad
+    found = np.array(group_product(opcode, [], [one * 0 for one in c], none, np.array([0, 4])))
+    assert (found[1, 1:128:4] == 2).all()
+    assert (found > 0).sum() == 64
 
 
 def test_other_instructions_spread_nothing_between_lanes():

@@ -162,6 +162,74 @@ def test_a_product_of_swizzled_tiles():
     np.testing.assert_array_equal(out, WANTED)
 
 
+HOLES = [("f16", (0, 0), 0), ("f16", (1, 0), 0), ("f16", (0, 1), 1), ("tf32", (0, 0), 1), ("e4m3", (0, 0), 0)]
+NAN = {"f16": 0x7E007E00, "tf32": 0x7FC00000, "e4m3": 0x7F7F7F7F}
+
+
+def with_hole(case, piece):
+    """Leave 16 bytes of shared memory unwritten, and store what a mask in place of A names."""
+    text = case.ptx.replace("shl.b32 %u", f".reg .pred %h, %g; setp.ne.u32 %h, %t, {piece % 128}; shl.b32 %u", 1)
+    text = text.replace(
+        f"st.shared.v4.b32 [%u+{piece // 128 * 2048}]", f"@%h st.shared.v4.b32 [%u+{piece // 128 * 2048}]"
+    )
+    text = text.replace(
+        "ld.param.u64 %p, [d];", "ld.param.u64 %x, [a]; mad.wide.u32 %x, %t, 32, %x; ld.param.u64 %p, [d];"
+    )
+    for i in range(8):
+        wanted = f"ld.global.b32 %w0, [%x+{4 * i}]; setp.ne.u32 %g, %w0, 0; @%g st.global.b32 [%p+{4 * i}]"
+        text = text.replace(f"st.global.b32 [%p+{4 * i}]", wanted)
+    return text
+
+
+@pytest.mark.parametrize(("ta", "turned", "operand"), HOLES)
+def test_what_nothing_wrote_spreads_as_nan_does(tensor, ta, turned, operand):
+    case = tensor.layout_case("f32", ta, seed=5, turned=turned)
+    images, words, _, before = (one.copy() for one in case.inputs)
+    images[:], before[:] = 0, 0
+    piece = address(words[1, operand], 5, 3, WIDTHS[ta], turned=bool(turned[operand])) // 16
+    images[:, piece * 16 : piece * 16 + 16].view(np.uint32)[:] = NAN[ta]
+    out = np.zeros(*case.output)
+    assert launch(case.ptx, "k", len(out), 128, [images, words, out, before, out]).clean
+    wrong = np.isnan(out.view(np.float32))
+    assert wrong.any()
+    for mask, kinds in ((~wrong, set()), (wrong & (wrong.cumsum().reshape(wrong.shape) == 1), {"uninitialised-read"})):
+        arguments = [images, words, mask.astype(np.uint32), before, np.zeros_like(out)]
+        emulation = launch(with_hole(case, int(piece)), "k", len(out), 128, arguments)
+        assert {finding.kind for finding in emulation.findings} == kinds
+
+
+EDGE = """
+for (int i = t; i < 64 * 64; i += THREADS) {
+    const int row = i / 64, piece = i / 8 % 8;
+    if (row < 50) sa[row * 64 + (piece ^ row % 8) * 8 + i % 8] = a[i];
+    if (row < 6) sb[row * 64 + (piece ^ row % 8) * 8 + i % 8] = b[i];
+}
+proxy(); __syncthreads(); fence(); product(); commit(); wait();
+for (int i = 0; i < 4; ++i) {
+    const int row = t / 32 * 16 + t % 32 / 4 + i / 2 * 8, column = t % 4 * 2 + i % 2;
+    if (row < ROWS && column < COLUMNS) out[row * 8 + column] = d[i];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "changed"), [(50, 6, ""), (51, 6, ""), (50, 7, ""), (50, 6, "row < 50 && i != 99")]
+)
+def test_rows_and_columns_that_nobody_fills_may_not_be_stored(rows, columns, changed):
+    body = (
+        EDGE.replace("ROWS", str(rows)).replace("COLUMNS", str(columns)).replace("row < 50", changed or "row < 50", 1)
+    )
+    emulation, out = run(body)
+    if (rows, columns, changed) == (50, 6, ""):
+        assert emulation.clean, emulation.findings
+        np.testing.assert_array_equal(out[:50, :6], WANTED[:50, :6])
+        return
+    (finding,) = emulation.findings
+    assert finding.kind == "uninitialised-read"
+    assert "wgmma" in finding.text
+    assert "is stored" in finding.detail
+
+
 @pytest.mark.parametrize("schedule", [1, 2, 3])
 def test_the_warps_of_a_warpgroup_come_in_any_order(schedule):
     emulation, out = run(GOOD, schedule=schedule)
