@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.toolchain.includes import Include, includes, renamed, resolve_questions
-from lab.toolchain.nvrtc.standard import FOLDER, replaced, standard, uses_std
+from lab.toolchain.nvrtc.standard import DRIVER, FOLDER, replaced, standard, uses_std
 
 ROOT = "/cuda"
 """The folder under which line tables name CUDA's headers."""
@@ -46,6 +46,8 @@ _BROUGHT = (
 """How names of headers begin that a further package brings."""
 _MACRO_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]+[A-Za-z_]", re.MULTILINE)
 _INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(<[^>\n]+>|"[^"\n]+")', re.MULTILINE)
+
+_DRIVER_INCLUDE = re.compile(rf'^[ \t]*#[ \t]*include[ \t]*[<"]{re.escape(DRIVER)}[>"]', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,9 @@ def embed(source: str, name: str, own: Mapping[str, str], folders: Headers) -> E
         if whole:
             break
     missing = {key: text for _, nowhere in found.values() for key, text in nowhere.items()}
+    named = any(_DRIVER_INCLUDE.search(text) for text in reached.values())
+    if folders.find(DRIVER) is not None and (named or ROOT not in in_memory):
+        missing[DRIVER] = replaced(DRIVER) or ""  # for headers of CUDA that include it
     given = {f"/{key}": text for key, (text, _) in found.items() if key}
     if ROOT in in_memory or folders.cuda is None:
         return Embedded(found[""][0], {**missing, **reached, **given})
@@ -289,7 +294,7 @@ def _header(folders: Headers, name: str, in_memory: tuple[str, ...]) -> _Header:
 
     def replace(match: re.Match[str]) -> str:
         header = folders.find(match[2][1:-1], path.parent if match[2].startswith('"') else None)
-        if header is None or not header.startswith(in_memory):
+        if header is None or not header.startswith(in_memory) or header == f"{ROOT}/{DRIVER}":
             return match[0]
         found.append(header)
         return f'{match[1]}"{header}"'

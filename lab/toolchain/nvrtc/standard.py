@@ -21,6 +21,9 @@ def _words(text: str) -> list[str]:
 FOLDER = "standard"
 """The folder under which line tables name these headers."""
 
+DRIVER = "cuda.h"
+"""The header of CUDA's driver."""
+
 C_HEADERS = frozenset(
     _words(
         """
@@ -65,9 +68,13 @@ _HOST_ALONE = frozenset(
         *("nvml.h", "nvrtc.h", "nvJitLink.h", "cublas.h", "cublas_v2.h", "cublasLt.h", "cublasXt.h", "cufft.h"),
         *("cufftXt.h", "curand.h", "cusparse.h", "cusparse_v2.h", "cusolverDn.h", "cusolverSp.h", "cudnn.h", "nccl.h"),
         *("omp.h", "mpi.h", "windows.h", "Windows.h", "intrin.h", "immintrin.h", "x86intrin.h", "xmmintrin.h"),
-        *("opencv2/opencv.hpp", "gtest/gtest.h", "benchmark/benchmark.h", "nvbench/nvbench.cuh", "cuda_gl_interop.h"),
+        *("opencv2/opencv.hpp", "gtest/gtest.h", "benchmark/benchmark.h", "nvbench/nvbench.cuh"),
+        *(f"cuda_{word}_interop.h" for word in _words("gl egl vdpau")),
+        *(f"cuda{word}.h" for word in _words("GL EGL VDPAU GLTypedefs EGLTypedefs VDPAUTypedefs ProfilerTypedefs")),
+        *("cuda_occupancy.h", "driver_functions.h", "channel_descriptor.h"),
     ]
 )
+"""Headers of libraries for the host. NVRTC reads none of them, also where they are installed."""
 _HOST_ALONE_OF_CUDA = frozenset(
     f"thrust/{name}.h"
     for name in _words(
@@ -97,10 +104,12 @@ def replaced(name: str) -> str | None:
     """Return the text that stands for a header of CUDA or CUTLASS that NVRTC refuses; None for any other."""
     if name in _HOST_ALONE_OF_CUDA:
         return "namespace thrust {}\n"
-    if name == "cutlass/cluster_launch.hpp":  # it launches kernels
+    if name in _HOST_ALONE or name == "cutlass/cluster_launch.hpp":  # the latter launches kernels
         return ""
-    if name in ("cuda.h", "cudaTypedefs.h"):
+    if name == DRIVER:
         return _guarded(name, _DRIVER)
+    if name == "cudaTypedefs.h":  # what declares types stands in one text alone
+        return f"#include <{DRIVER}>\n"
     return _guarded(name, "".join(f"#include <cub/{one}>\n" for one in _CUB)) if name == "cub/cub.cuh" else None
 
 
@@ -111,7 +120,7 @@ def standard(name: str, *, with_std: bool = True) -> str | None:
         name: `stdint.h`, `cstdint`, `vector`, `cublas_v2.h`.
         with_std: The source names something of the namespace `std`; else what only `cuda::std` has is left out.
     """
-    if name in _HOST_ALONE or name.startswith("cutlass/util/"):  # what CUTLASS's examples use around their kernels
+    if name.startswith("cutlass/util/"):  # what CUTLASS's examples use around their kernels
         return ""
     stem = name.removesuffix(".h")
     if name in _CPP_HEADERS and name not in _TEXTS:
@@ -126,7 +135,7 @@ def standard(name: str, *, with_std: bool = True) -> str | None:
 
 
 def _guarded(name: str, text: str) -> str:
-    return _GUARD.format(guard=f"LAB_STANDARD_{re.sub(r'[^a-z]', '_', name)}", text=text) if text else ""
+    return _GUARD.format(guard=f"LAB_STANDARD_{re.sub(r'[^A-Za-z0-9]', '_', name)}", text=text) if text else ""
 
 
 def _using(names: str) -> str:

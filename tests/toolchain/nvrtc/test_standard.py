@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 
 from lab.toolchain.base import CompileRequest
+from lab.toolchain.nvrtc import standard as headers_of_lab
 from lab.toolchain.nvrtc.compiler import find_nvrtc
+from lab.toolchain.nvrtc.headers import Headers, embed
 from lab.toolchain.nvrtc.standard import IMPLICIT, replaced, standard, uses_std
 
 NVRTC = find_nvrtc()
@@ -15,7 +17,9 @@ def ptx(source):
 
 
 def test_headers_of_the_host_are_empty():
-    for name in ("cublas_v2.h", "helper_cuda.h", "omp.h", "stdio.h", "sys/time.h"):
+    for name in ("cublas_v2.h", "helper_cuda.h", "omp.h", "nvrtc.h", "cuda_gl_interop.h"):
+        assert replaced(name) == ""  # also where it is installed
+    for name in ("stdio.h", "sys/time.h"):
         assert standard(name) == ""
     assert standard("vector") == standard("vector", with_std=False)
     assert "namespace std {" in standard("iostream")
@@ -45,6 +49,34 @@ def test_every_text_compiles():
     )
     every = "".join(f"#include <{name}>\n" for name in (*names.split(), *names.split()))
     assert ".entry k" in ptx(f'{every}using namespace std;\nextern "C" __global__ void k() {{}}')
+
+
+def every_name():
+    """Every header that lab answers with a text of its own."""
+    c_headers = {f"{name}.h" for name in headers_of_lab.C_HEADERS}
+    of_cuda = {"cuda.h", "cudaTypedefs.h", *headers_of_lab._HOST_ALONE_OF_CUDA}
+    return sorted(c_headers | headers_of_lab._CPP_HEADERS | headers_of_lab._HOST_ALONE | of_cuda)
+
+
+@pytest.mark.parametrize("with_std", [False, True])
+def test_headers_go_together_in_pairs(with_std):
+    # Each is read before and behind each other one; what two of them declared would be declared twice.
+    names = every_name()
+    orders = (names,) if with_std else (names, names[::-1])  # what CUDA has of std takes seconds
+    sources = ["".join(f"#include <{name}>\n" for name in order) for order in orders]
+    uses = "std::min(1, 2)" if with_std else "1"
+    assert replaced(names[0]) is not None or standard(names[0]) is not None
+    for source in sources:
+        assert ".entry k" in ptx(f'{source}extern "C" __global__ void k(CUtensorMap x, int *y) {{ *y = {uses}; }}')
+
+
+def test_types_of_the_driver_are_declared_once_for_headers_of_cuda_too(tmp_path):
+    (tmp_path / "cuda.h").write_text("typedef struct CUtensorMap_st { int x; } CUtensorMap;\n")
+    (tmp_path / "user.h").write_text("#include <cuda.h>\nCUtensorMap *of_cuda;\n")
+    made = embed('#include "user.h"\n#include <cudaTypedefs.h>\n', "k.cu", {}, Headers(tmp_path))
+    declaring = {name for name, text in made.texts.items() if "CUtensorMap_st" in text}
+    assert declaring == {"cuda.h", "/standard/cuda.h"}  # one text under two names, with one guard
+    assert made.texts["cuda.h"] == made.texts["/standard/cuda.h"]
 
 
 def test_values_are_those_of_the_hosts_headers():
