@@ -209,7 +209,7 @@ def warnings_in(log: str) -> tuple[str, ...]:
     found = []
     for line in log.splitlines():
         if (match := _WARNING.match(line)) and match["number"] not in _UNUSED and _OF_LAB not in match["text"]:
-            found.append(f"{match['place']}: {match['text']}")
+            found.append(f"{match['place']}: {match['text'].removeprefix('#warning directive: ')}")
         elif match := _OF_PTXAS.match(line):
             found.append(f"ptxas: {match['text']}")
     return tuple(dict.fromkeys(found))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,9 @@ FIRST_WITH_CACHE = (12, 9)
 
 _FOR_CUTLASS = ("--device-as-default-execution-space", "--diag-suppress=20044")
 """CUTLASS has constexpr functions that name no execution space, and extern arrays that NVRTC says it makes static."""
+
+_MOST_SHOWN = 3
+"""Headers that are not here and that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,8 @@ class Nvrtc:
         if not made.ok:
             if error := unresolved(request, log, command):
                 raise error
-            raise CompileError(first_error(log) + self._missing_headers(log) + _host_code(log), log, command)
+            why = f"{_left_out(given.left_out, log)}{self._missing_headers(log, given)}{_host_code(log)}"
+            raise CompileError(first_error(log) + why, log, command)
         if not made.cubin or not made.ptx:
             raise CompileError("NVRTC made no machine code; remove the option that requests other output", log, command)
         return Build(
@@ -123,9 +127,10 @@ class Nvrtc:
             symbols=dict(made.symbols),
         )
 
-    def _missing_headers(self, log: str) -> str:
+    def _missing_headers(self, log: str, given: headers.Embedded) -> str:
         """Return how to install CUDA's headers, if a header cannot be opened and there are none for this version."""
-        if self.header_folder is not None or "could not open source file" not in log:
+        is_missing = given.left_out or "could not open source file" in log
+        if self.header_folder is not None or not is_missing:
             return ""
         return f" (there are no CUDA headers for NVRTC {self.version} here: {install(self.version)})"
 
@@ -144,6 +149,15 @@ def _without_cache(version: str) -> tuple[str, ...]:
     """
     numbers = tuple(int(part) for part in version.split(".")[:2])
     return ("--no-cache",) if numbers >= FIRST_WITH_CACHE else ()
+
+
+def _left_out(missing: Mapping[str, headers.LeftOut], log: str) -> str:
+    """Return which headers are not here, if there are any: an error may come from what they would have declared."""
+    met = [one for one in missing.values() if one.told in log] or list(missing.values())  # -w hides all of them
+    if not met:
+        return ""
+    shown = "; ".join(one.why for one in met[:_MOST_SHOWN])
+    return f" ({shown}{f'; and {len(met) - _MOST_SHOWN} more' if len(met) > _MOST_SHOWN else ''})"
 
 
 def _host_code(log: str) -> str:

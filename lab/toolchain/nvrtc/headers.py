@@ -5,8 +5,9 @@ in memory as `/cuda/cuda_fp16.h` enters with that name. The include lines that l
 are rewritten to those names in place, so that line numbers stay. CUTLASS's headers are passed as
 `/cutlass/cute/tensor.hpp`, files of the user's own as `/mine.h`.
 
-NVRTC looks for a name among the texts in memory first. A name that leads nowhere is passed, too, as a text that is an
-error: without it, NVRTC would look for the file on the disk, from the root folder, where its source pretends to be.
+NVRTC looks for a name among the texts in memory first. A name that leads nowhere is passed, too: without it, NVRTC
+would look for the file on the disk, from the root folder, where its source pretends to be. Its text is a warning that
+it is left out, for most kernels that one meets stand in extensions of a framework, whose headers serve host code.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.toolchain.includes import Include, includes, renamed, resolve_questions
@@ -116,6 +117,38 @@ def names_cutlass(source: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A file that a source includes and that is not here.
+
+    Attributes:
+        name: As the include line has it.
+        file: Where that line is.
+        line: Its number.
+    """
+
+    name: str
+    file: str
+    line: int
+
+    @property
+    def told(self) -> str:
+        """What a compiler's log says of it."""
+        return f'"{self.name}" was not found and is left out'
+
+    @property
+    def text(self) -> str:
+        """What the compiler reads in its place."""
+        return f'#line {self.line} "/{self.file}"\n#warning {self.told}\n'
+
+    @property
+    def why(self) -> str:
+        """What an error says that it may have caused."""
+        text = f'{self.file}({self.line}): could not open source file "{self.name}"'
+        text += ": it is not in the folder of the source or of CUDA"
+        return text + next((f"; {how} brings it" for start, how in _BROUGHT if self.name.startswith(start)), "")
+
+
+@dataclass(frozen=True, slots=True)
 class Embedded:
     """A source for NVRTC, with everything that it may include.
 
@@ -123,11 +156,13 @@ class Embedded:
         source: The text, with its include lines rewritten.
         texts: Maps the names in include lines to texts.
         search: Folders that NVRTC searches for CUDA's headers, where they could not be passed in memory.
+        left_out: The files that are nowhere, in whose place NVRTC reads a warning, by the names in include lines.
     """
 
     source: str
     texts: Mapping[str, str]
     search: tuple[Path, ...] = ()
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
 
 
 def embed(source: str, name: str, own: Mapping[str, str], folders: Headers) -> Embedded:
@@ -153,15 +188,16 @@ def embed(source: str, name: str, own: Mapping[str, str], folders: Headers) -> E
         reached, whole = _reached(pending, folders, in_memory)
         if whole:
             break
-    missing = {key: text for _, nowhere in found.values() for key, text in nowhere.items()}
+    left_out = {key: one for _, nowhere in found.values() for key, one in nowhere.items()}
+    missing = {key: one.text for key, one in left_out.items()}
     named = any(_DRIVER_INCLUDE.search(text) for text in reached.values())
     if folders.find(DRIVER) is not None and (named or ROOT not in in_memory):
         missing[DRIVER] = replaced(DRIVER) or ""  # for headers of CUDA that include it
     given = {f"/{key}": text for key, (text, _) in found.items() if key}
     if ROOT in in_memory or folders.cuda is None:
-        return Embedded(found[""][0], {**missing, **reached, **given})
+        return Embedded(found[""][0], {**missing, **reached, **given}, left_out=left_out)
     completed = {one: _header(folders, there, ()).text for one in _LACKING if (there := folders.find(one)) is not None}
-    return Embedded(found[""][0], {**missing, **completed, **reached, **given}, roots(folders.cuda))
+    return Embedded(found[""][0], {**missing, **completed, **reached, **given}, roots(folders.cuda), left_out)
 
 
 def includes_cutlass(given: Embedded) -> bool:
@@ -218,7 +254,7 @@ def _named(text: str) -> list[str]:
 
 def _rewritten(
     text: str, name: str, own: Mapping[str, str], folders: Headers, *, pending: list[str], in_memory: tuple[str, ...]
-) -> tuple[str, dict[str, str]]:
+) -> tuple[str, dict[str, LeftOut]]:
     """Rewrite the include lines of a text of the user's.
 
     Args:
@@ -230,9 +266,9 @@ def _rewritten(
         in_memory: The roots of those; others stay on the disk.
 
     Returns:
-        The text, and a text that is an error for each name that leads nowhere.
+        The text, and the names that lead nowhere.
     """
-    nowhere: dict[str, str] = {}
+    nowhere: dict[str, LeftOut] = {}
 
     def is_there(one: Include) -> bool:
         return one.name in own or f"{FOLDER}/{one.name}" in own or folders.find(one.name) is not None
@@ -244,10 +280,7 @@ def _rewritten(
             return f"/{FOLDER}/{one.name}"
         header = folders.find(one.name)
         if header is None:
-            line = _line(text, one.start)
-            what = f'could not open source file "{one.name}": it is not in the folder of the source or of CUDA'
-            what += next((f"; {how} brings it" for start, how in _BROUGHT if one.name.startswith(start)), "")
-            nowhere[one.name] = f'#line {line} "{name}"\n#error {what}\n'
+            nowhere.setdefault(one.name, LeftOut(one.name, name, _line(text, one.start)))
             return None
         if not header.startswith(in_memory):
             return None

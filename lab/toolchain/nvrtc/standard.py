@@ -85,11 +85,14 @@ _HOST_ALONE_OF_CUDA = frozenset(
         iterator/counting_iterator iterator/permutation_iterator iterator/transform_iterator
         iterator/zip_iterator logical merge partition random reduce remove replace reverse scan scatter sequence
         set_operations sort system_error tabulate transform transform_reduce transform_scan universal_vector
-        unique system/cuda/execution_policy
+        unique system/cuda/execution_policy allocate_unique device_make_unique device_malloc_allocator
+        device_new_allocator device_reference memory mismatch per_device_resource shuffle swap uninitialized_copy
+        uninitialized_fill universal_allocator universal_ptr iterator/retag iterator/shuffle_iterator
         """
     )
 )
-"""Headers that CUDA has and NVRTC cannot read."""
+_HOST_FOLDERS = ("thrust/mr/", "thrust/random/", "thrust/system/", "cub/device/", "cub/util_allocator.cuh")
+"""Headers that CUDA has and NVRTC cannot read, and how names of further ones begin."""
 
 _USES_STD = re.compile(r"\bstd\s*::|\bnumeric_limits\b")
 _GUARD = "#ifndef {guard}\n#define {guard}\n{text}#endif\n"
@@ -102,8 +105,8 @@ def uses_std(text: str) -> bool:
 
 def replaced(name: str) -> str | None:
     """Return the text that stands for a header of CUDA or CUTLASS that NVRTC refuses; None for any other."""
-    if name in _HOST_ALONE_OF_CUDA:
-        return "namespace thrust {}\n"
+    if name in _HOST_ALONE_OF_CUDA or name.startswith(_HOST_FOLDERS):
+        return f"namespace {name.partition('/')[0]} {{}}\n"
     if name in _HOST_ALONE or name == "cutlass/cluster_launch.hpp":  # the latter launches kernels
         return ""
     if name == DRIVER:

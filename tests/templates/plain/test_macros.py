@@ -102,7 +102,7 @@ extern "C" __global__ void k(float *p) {
 
 def test_a_missing_header_is_reported_on_its_line(compiler):
     with pytest.raises(CompileError) as caught:
-        built(compiler, "\n\n#include <no_such_header.h>\n", {"N": 4})
+        built(compiler, "\n\n#include <no_such_header.h>\n__global__ void k(of_the_header x) {}\n", {"N": 4})
     assert re.search(r"k\.cu[(:]3\b", caught.value.log)
 
 

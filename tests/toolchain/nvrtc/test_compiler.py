@@ -12,7 +12,7 @@ import pytest
 from lab.base.errors import CompileError, MissingToolError
 from lab.isa.sass.module import read_sass
 from lab.toolchain import locate
-from lab.toolchain.base import CompileRequest
+from lab.toolchain.base import CompileRequest, warnings_in
 from lab.toolchain.disassembly.nvdisasm import disassemble
 from lab.toolchain.includes import gather
 from lab.toolchain.locate import NvrtcFile
@@ -79,12 +79,31 @@ def test_a_header_of_the_users_own_is_compiled(compiler, tmp_path):
     assert str(tmp_path) not in build.ptx
 
 
-def test_a_file_that_is_not_there_is_named_with_the_line_that_includes_it(compiler):
-    request = CompileRequest('\n#include "tmp/nowhere.h"\n', "k.cu", "sm_90")
-    with pytest.raises(CompileError, match=r'k\.cu\(2\): .*could not open source file "tmp/nowhere.h"'):
-        compiler.compile(request)
-    inactive = f"#ifndef __CUDACC_RTC__\n#include <vector>\n#endif\n{AXPY}"
-    assert compiler.compile(CompileRequest(inactive, "k.cu", "sm_90")).cubin
+def test_a_file_that_is_not_there_is_named_where_device_code_lacks_it(compiler):
+    source = '\n#include "tmp/nowhere.h"\nextern "C" __global__ void k(float *x) { *x = of_nowhere(); }\n'
+    said = r'k\.cu\(3\): error: identifier "of_nowhere" is undefined \(k\.cu\(2\): could not open .* "tmp/nowhere.h"'
+    for options in ((), ("-w",)):
+        with pytest.raises(CompileError, match=said):
+            compiler.compile(CompileRequest(source, "k.cu", "sm_90", options))
+    many = "".join(f"#include <torch/{name}.h>\n" for name in "abcde") + "__global__ void k(at::Half *x) {}\n"
+    with pytest.raises(CompileError, match=r'k\.cu\(3\): could not open source file "torch/c.h"[^;]*; and 2 more\)'):
+        compiler.compile(CompileRequest(many, "k.cu", "sm_90"))
+
+
+@pytest.mark.parametrize(
+    "header", ["torch/extension.h", "tvm/ffi/error.h", "any/thing.hpp", "curand_kernel.h", "cutlass/nowhere.h"]
+)
+def test_a_file_that_is_not_there_is_left_out_where_device_code_compiles_without_it(compiler, header):
+    source = f"#ifdef HOST\n#include <other.h>\n#endif\n#include <{header}>\n#include <vector>\n{AXPY}"
+    build = compiler.compile(CompileRequest(source, "k.cu", "sm_90"))
+    assert warnings_in(build.log) == (f'k.cu(4): "{header}" was not found and is left out',)
+    assert re.findall(r'\.file\s+\d+\s+"(.*)"', build.ptx) == ["/k.cu"]
+
+
+def test_a_file_that_a_file_of_the_users_includes_is_named_with_that_file(compiler):
+    included = (("own/a.h", "\n#include <pybind11/pybind11.h>\n"),)
+    build = compiler.compile(CompileRequest(f'#include "own/a.h"\n{AXPY}', "k.cu", "sm_90", (), included))
+    assert [one.split(": ")[0] for one in warnings_in(build.log)] == ["/own/a.h(2)"]
 
 
 def test_options_reach_the_compiler(compiler):

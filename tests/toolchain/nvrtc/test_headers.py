@@ -24,13 +24,13 @@ def folder(tmp_path):
 
 def embed(source, folder, own=None):
     made = headers.embed(source, "k.cu", own or {}, headers.Headers(folder))
-    return made.source, {name: text for name, text in made.texts.items() if "#error" not in text}, made
+    return made.source, {name: text for name, text in made.texts.items() if name not in made.left_out}, made
 
 
 def test_headers_are_followed_and_renamed(folder):
     source = '// first\n#include <outer.h>\n#include "mine.h"\n  #include <cuda/std/array>\n'
     text, texts, made = embed(source, folder)
-    assert "could not open source file" in made.texts["mine.h"]
+    assert made.texts["mine.h"] == '#line 3 "/k.cu"\n#warning "mine.h" was not found and is left out\n'
     assert text == ('// first\n#include "/cuda/outer.h"\n#include "mine.h"\n  #include "/cuda/cccl/cuda/std/array"\n')
     assert texts == {
         "/cuda/outer.h": '#include "/cuda/detail/inner.h"\nint outer;\n',
@@ -80,7 +80,7 @@ def test_a_link_out_of_the_folder_is_not_followed(folder):
     (folder.parent / "outside.h").write_text("int outside;\n")
     (folder / "link.h").symlink_to(folder.parent / "outside.h")
     made = headers.embed("#include <link.h>\n", "k.cu", {}, headers.Headers(folder))
-    assert "could not open source file" in made.texts["link.h"]
+    assert "could not open source file" in made.left_out["link.h"].why
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,10 @@ def test_includes_any(source, expected):
 
 
 def test_a_header_of_a_package_that_is_not_installed_names_the_package(folder):
-    made = headers.embed("#include <curand_kernel.h>\n", "k.cu", {}, headers.Headers(folder))
-    assert "python -m pip install nvidia-curand brings it" in made.texts["curand_kernel.h"]
-    assert "pip" not in headers.embed("#include <other.h>\n", "k.cu", {}, headers.Headers(folder)).texts["other.h"]
+    folders = headers.Headers(folder)
+    made = headers.embed("#include <curand_kernel.h>\n#include <other.h>\n", "k.cu", {}, folders)
+    assert "python -m pip install nvidia-curand brings it" in made.left_out["curand_kernel.h"].why
+    assert "pip" not in made.left_out["other.h"].why
 
 
 @pytest.fixture
@@ -151,7 +152,7 @@ def test_headers_of_cutlass_stay_in_memory_where_cudas_stay_on_the_disk(folder, 
 
 def test_what_brings_the_headers_of_cutlass_is_told(folder):
     made = headers.embed("#include <cute/tensor.hpp>\n", "k.cu", {}, headers.Headers(folder))
-    assert "install --no-deps nvidia-cutlass brings it" in made.texts["cute/tensor.hpp"]
+    assert "install --no-deps nvidia-cutlass brings it" in made.left_out["cute/tensor.hpp"].why
 
 
 def test_links_to_a_header_are_followed_once_however_many_include_it(folder, monkeypatch):

@@ -30,6 +30,8 @@ def test_headers_of_the_host_are_empty():
 
 def test_headers_that_nvrtc_refuses_are_replaced():
     assert replaced("thrust/device_vector.h") is not None
+    assert replaced("cub/device/device_scan.cuh") == "namespace cub {}\n"
+    assert replaced("cub/block/block_scan.cuh") is None
     assert "cub/block/block_reduce.cuh" in replaced("cub/cub.cuh")
     assert "CUtensorMap" in replaced("cuda.h")
     assert replaced("cutlass/cluster_launch.hpp") == ""
