@@ -131,7 +131,7 @@ def inspect(
 
 def _undefined(reason: str) -> str:
     """Say what to do about a name that a plain source leaves to whoever compiles it."""
-    match = re.search(r'identifier "(\w+)" is undefined', reason)
+    match = re.search(r'identifier "(?!cu(?:da)?[A-Z]|__)(\w+)" is undefined', reason)  # those are CUDA's
     return f"; if it is a macro, give it a value: parameters: {{{match[1]}: …}}" if match else ""
 
 

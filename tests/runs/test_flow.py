@@ -86,6 +86,12 @@ def test_a_build_that_failed_is_recorded_with_its_reason(context, planned):
     assert flow.reason_not_measured(context, failed) == ""
 
 
+def test_a_name_of_cudas_is_not_taken_for_a_macro():
+    assert "{TILE: …}" in flow._undefined('k.cu(1): error: identifier "TILE" is undefined')
+    for name in ("cudaGraphLaunch", "cuGetErrorName", "__nanosleep"):
+        assert flow._undefined(f'k.cu(1): error: identifier "{name}" is undefined') == ""
+
+
 def test_emulation_comes_before_the_gpu_unless_it_is_not_wanted(context, variant):
     assert flow.step_after_build(context, variant, spared=False) is NextStep.EMULATE
     assert flow.step_after_build(context, variant, spared=True) is NextStep.MEASURE

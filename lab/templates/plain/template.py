@@ -17,7 +17,7 @@ from lab.templates.plain.macros import chosen_macros, shielded, with_macros
 from lab.toolchain.includes import gather
 from lab.toolchain.nvrtc.standard import IMPLICIT
 
-_DECLARED = re.compile(r"\btypedef\b[^;{}]*?(\w+)\s*;|\busing\s+(\w+)\s*=")
+_DECLARED = re.compile(r"\btypedef\b[^;{}]*?(\w+)\s*;|\busing\s+(\w+)\s*=|\bvoid\s+(\w+)\s*\(")
 
 
 @dataclass(frozen=True)

@@ -276,8 +276,9 @@ def _rewritten(
     def name_of(one: Include) -> str | None:
         if one.name in own:
             return f"/{one.name}"
-        if f"{FOLDER}/{one.name}" in own:
-            return f"/{FOLDER}/{one.name}"
+        answer = f"{FOLDER}/{one.name}"
+        if answer in own and answer != name:  # a text may add to the header that it stands for
+            return f"/{answer}"
         header = folders.find(one.name)
         if header is None:
             nowhere.setdefault(one.name, LeftOut(one.name, name, _line(text, one.start)))

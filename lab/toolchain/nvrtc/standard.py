@@ -13,6 +13,10 @@ from __future__ import annotations
 
 import re
 
+_DEVICE_RUNTIME = "cuda_device_runtime_api.h"
+"""A header that nvcc includes by itself."""
+_INTERNAL = "__CUDA_INCLUDE_COMPILER_INTERNAL_HEADERS__"
+
 
 def _words(text: str) -> list[str]:
     return text.split()
@@ -111,6 +115,8 @@ def replaced(name: str) -> str | None:
         return ""
     if name == DRIVER:
         return _guarded(name, _DRIVER)
+    if name == _DEVICE_RUNTIME:  # without the word it warns that it is internal
+        return _guarded(name, f"#define {_INTERNAL}\n#include <{name}>\n#undef {_INTERNAL}\n")
     if name == "cudaTypedefs.h":  # what declares types stands in one text alone
         return f"#include <{DRIVER}>\n"
     return _guarded(name, "".join(f"#include <cub/{one}>\n" for one in _CUB)) if name == "cub/cub.cuh" else None
@@ -342,5 +348,6 @@ IMPLICIT: dict[str, frozenset[str]] = {
     "limits.h": frozenset(line.split()[0] for line in _LIMITS.strip().splitlines()),
     "stdint.h": frozenset(_STDINT_NAMES.split()),
     "float.h": frozenset(line.split()[0] for line in _FLOAT.strip().splitlines()),
+    _DEVICE_RUNTIME: frozenset(["cudaGridDependencySynchronize", "cudaTriggerProgrammaticLaunchCompletion"]),
 }
 """Names that a source for nvcc has without an include line of its own, by the header that defines them."""

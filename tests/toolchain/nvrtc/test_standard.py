@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab.toolchain.base import CompileRequest
+from lab.templates.plain.template import implied_headers
+from lab.toolchain.base import CompileRequest, warnings_in
 from lab.toolchain.nvrtc import standard as headers_of_lab
 from lab.toolchain.nvrtc.compiler import find_nvrtc
 from lab.toolchain.nvrtc.headers import Headers, embed
@@ -56,7 +57,7 @@ def test_every_text_compiles():
 def every_name():
     """Every header that lab answers with a text of its own."""
     c_headers = {f"{name}.h" for name in headers_of_lab.C_HEADERS}
-    of_cuda = {"cuda.h", "cudaTypedefs.h", *headers_of_lab._HOST_ALONE_OF_CUDA}
+    of_cuda = {"cuda.h", "cudaTypedefs.h", "cuda_device_runtime_api.h", *headers_of_lab._HOST_ALONE_OF_CUDA}
     return sorted(c_headers | headers_of_lab._CPP_HEADERS | headers_of_lab._HOST_ALONE | of_cuda)
 
 
@@ -102,7 +103,19 @@ def test_names_that_need_no_include_are_those_of_the_texts():
     for header, names in IMPLICIT.items():
         text = standard(header)
         assert names
-        assert all(name in text for name in names)
+        assert text is None or all(name in text for name in names)
+
+
+def test_names_of_the_device_runtime_are_known_with_and_without_an_include():
+    calls = "cudaGridDependencySynchronize(); cudaTriggerProgrammaticLaunchCompletion();"
+    source = f"__global__ void k(float *x) {{ {calls} }}"
+    for own in ("", "#include <cuda_runtime.h>\n", "#include <cuda_device_runtime_api.h>\n"):
+        text = f"{own}{source}"
+        assert NVRTC is not None
+        build = NVRTC.compile(CompileRequest(f"{implied_headers([text])}#line 1\n{text}", "kernel.cu", "sm_90"))
+        assert "griddepcontrol.wait" in build.ptx
+        assert warnings_in(build.log) == ()
+    assert implied_headers([f"__device__ void cudaGridDependencySynchronize() {{}}\n{source}"]) == ""
 
 
 def instructions(text):
