@@ -52,10 +52,18 @@ _HOST_STD = frozenset(
     normal_distribution uniform_real_distribution uniform_int_distribution runtime_error exception ratio
     """.split()  # noqa: SIM905 - words
 )
-_HOST_ROOTS = frozenset({"boost", "cv", "Eigen", "nlohmann", "fmt", "po"})
+_HOST_ROOTS = frozenset(
+    """
+    boost cv Eigen nlohmann fmt po spdlog google absl folly arrow testing benchmark nvbench tbb cxxopts argparse torch
+    at c10 caffe2 pybind11 py nanobind nb tvm tensorflow tsl xla jax paddle phi mxnet nvinfer1 onnxruntime Ort rmm raft
+    cudf cuvs
+    """.split()  # noqa: SIM905 - words
+)
+"""Namespaces of libraries that serve the host, unless a text opens one of that name."""
 _HOST_OF_THRUST = frozenset({"device_vector", "host_vector", "universal_vector", "device_ptr"})
 _NAMESPACES = frozenset({"std", "nvcuda", "cooperative_groups", "cub", "thrust", "cuda", "nv", "cute", "cutlass"})
 _KEPT_DIRECTIVE = re.compile(r"#\s*(?!pragma\b|warning\b|error\b)")
+_INCLUDE = re.compile(r"#\s*include\b")
 _DEPTH = 16
 """Macros that stand for each other are followed so far."""
 
@@ -85,6 +93,25 @@ class _Item:
     name: str = ""
     body: int | None = None
     first: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Borrowed:
+    """A using-declaration or another name for a type.
+
+    Attributes:
+        first: Position of its first token.
+        last: Position behind its last one.
+        name: The name that it gives.
+        is_alias: Whether it gives a name of its own.
+        is_foreign: Whether what it names is in no namespace of the texts.
+    """
+
+    first: int
+    last: int
+    name: str
+    is_alias: bool
+    is_foreign: bool
 
 
 @dataclass(frozen=True)
@@ -132,13 +159,15 @@ def device_part(text: str, others: Iterable[str] = ()) -> str:
         macros={name: one.value for name, one in macros.items()},
         functions=frozenset(name for name, one in macros.items() if one.function_like),
         annotated=frozenset(),
-        namespaces=_NAMESPACES | {name for stream in streams for name in _named_namespaces(stream)},
+        namespaces=_known_namespaces(streams),
         uses_std=any(re.search(r"\busing\s+namespace\s+std\s*;", one) for one in texts),
     )
     annotated = {name for stream in streams for name in _Reader(stream, known).prototypes()}
     known = replace(known, annotated=frozenset(annotated))
     reader = _Reader(streams[0], known)
     reader.read(0, len(reader.stream), in_class=False)
+    if reader.borrowed:
+        reader.blanked += _unused(reader, [_read(stream, known) for stream in streams[1:]])
     reader.blanked += _lambda_annotations(reader.stream, reader.blanked)
     return _edited(text, reader)
 
@@ -148,11 +177,46 @@ def holds_kernel(texts: Iterable[str]) -> bool:
     return any("__global__" in one for one in texts)
 
 
-def _named_namespaces(stream: Sequence[Token]) -> Iterable[str]:
-    for at, (word, name) in enumerate(pairwise(stream)):
-        is_used = at > 0 and stream[at - 1].text == "using"
-        if word.text == "namespace" and name.kind is TokenKind.WORD and not is_used:
-            yield name.text
+def _known_namespaces(streams: Iterable[Sequence[Token]]) -> frozenset[str]:
+    """Return the namespaces that the texts open or CUDA has, and other names for these."""
+    known, aliases = set(_NAMESPACES), dict[str, str]()
+    for stream in streams:
+        for at, (word, name) in enumerate(pairwise(stream)):
+            is_used = at > 0 and stream[at - 1].text == "using"
+            if word.text != "namespace" or name.kind is not TokenKind.WORD or is_used:
+                continue
+            behind_name = [token.text for token in stream[at + 2 : at + 5] if token.text != "::"]
+            if behind_name[:1] == ["="]:
+                aliases[name.text] = behind_name[1] if len(behind_name) > 1 else ""
+            else:
+                known.add(name.text)
+    while more := {name for name, meant in aliases.items() if meant in known} - known:
+        known |= more
+    return frozenset(known)
+
+
+def _read(stream: Sequence[Token], known: Knowledge) -> _Reader:
+    reader = _Reader(stream, known)
+    reader.read(0, len(stream), in_class=False)
+    return reader
+
+
+def _unused(reader: _Reader, others: Sequence[_Reader]) -> list[tuple[int, int]]:
+    """Return where a text borrows names that are blanked, or that nothing else in the texts uses.
+
+    The latter come from headers that serve the host, such as `using torch::Tensor;`.
+    """
+    texts = (reader, *others)
+    declared = set[str]().union(*(one.declared for one in texts))
+    gone = set[str]().union(*(one.gone for one in texts)) - declared
+    found = [one for one in reader.borrowed if not one.is_alias and one.name in gone]
+    pending = [one for one in reader.borrowed if one not in found and (one.is_foreign or one.name not in declared)]
+    used = set[str]().union(*(one.used(one.blanked) for one in others))
+    used |= reader.used([*reader.blanked, *((one.first, one.last) for one in (*found, *pending))])
+    while needed := [one for one in pending if one.name in used]:
+        pending = [one for one in pending if one not in needed]
+        used |= {token.text for one in needed for token in reader.stream[one.first : one.last]}
+    return [(one.first, one.last) for one in (*found, *pending)]
 
 
 def _lambda_annotations(stream: Sequence[Token], blanked: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -206,6 +270,9 @@ class _Reader:
         blanked: Positions of the first token and behind the last one of what only the host can use.
         constants: Positions of `constexpr` functions that have no annotation.
         hosts: Types that were blanked.
+        gone: Functions, types and variables that were blanked.
+        declared: Those that stay.
+        borrowed: What gives a name to something declared elsewhere, and stays.
     """
 
     stream: Sequence[Token]
@@ -213,6 +280,20 @@ class _Reader:
     blanked: list[tuple[int, int]] = field(default_factory=list)
     constants: list[int] = field(default_factory=list)
     hosts: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+    declared: set[str] = field(default_factory=set)
+    borrowed: list[_Borrowed] = field(default_factory=list)
+
+    def used(self, blanked: Iterable[tuple[int, int]]) -> set[str]:
+        """Return the words of the text outside of some ranges of its tokens."""
+        hidden = {at for first, last in blanked for at in range(first, last)}
+        found: set[str] = set()
+        for at, token in enumerate(self.stream):
+            if token.kind is TokenKind.DIRECTIVE and not _INCLUDE.match(token.text):
+                found.update(re.findall(r"[^\W\d]\w*", token.text))
+            elif at not in hidden:
+                found.add(token.text)
+        return found
 
     def prototypes(self) -> set[str]:
         """Return the functions that are declared for the device without a body."""
@@ -282,7 +363,8 @@ class _Reader:
         is_host = False
         if item.kind is _Kind.CLASS:
             return self._class(at, item, last)
-        if words & _DEVICE or any(_is_foreign_annotation(word) for word in words - self.known.macros.keys()):
+        outer = self.known.words(_outside_parentheses(item.head)) - self.known.macros.keys()
+        if words & _DEVICE or any(_is_foreign_annotation(word) for word in outer):
             pass
         elif item.kind is _Kind.FUNCTION:
             is_host = self._is_host_function(item, words, in_class=in_class)
@@ -294,7 +376,30 @@ class _Reader:
             is_host = not self._is_constant(item.head) or self._names_host(item.head)
         if is_host:
             self.blanked.append((at, last))
+        self._note(item, at, last, is_host=is_host, in_class=in_class)
         return last
+
+    def _note(self, item: _Item, at: int, last: int, *, is_host: bool, in_class: bool) -> None:
+        """Note which names a declaration gives."""
+        names = self.gone if is_host else self.declared
+        texts = [token.text for token in item.head]
+        if item.kind is _Kind.FUNCTION:
+            names.add(item.name)
+        elif texts[:1] not in (["using"], ["typedef"]):
+            names.update(token.text for token in item.head if token.kind is TokenKind.WORD and not is_host)
+            names.add(_last_word(item.head[: texts.index("=")] if "=" in texts else item.head))
+        elif texts[1:2] != ["namespace"] and not is_host and not in_class:
+            is_alias = texts[0] == "typedef" or "=" in texts
+            name = texts[1] if texts[0] == "using" and is_alias else _last_word(item.head)
+            template = {token.text for token in self.stream[at : item.first]}
+            roots = {
+                one
+                for before, one, mark in zip(["", *texts], texts, texts[1:], strict=False)
+                if mark == "::" and one[:1].isidentifier() and before != "::"
+            } - template
+            is_foreign = bool(roots - self.known.namespaces)
+            if is_foreign if is_alias else not roots & _NAMESPACES:
+                self.borrowed.append(_Borrowed(at, last, name, is_alias, is_foreign))
 
     def _is_host_function(self, item: _Item, words: set[str], *, in_class: bool) -> bool:
         texts = [token.text for token in item.head]
@@ -317,12 +422,15 @@ class _Reader:
     def _class(self, at: int, item: _Item, last: int) -> int:
         name = _class_name(item.head)
         if item.body is None:
+            self.declared.add(name)
             return last
         body_end = behind(self.stream, item.body)
         if self._names_host(item.head) or self._has_host_member(item.body + 1, body_end - 1):
             self.hosts.add(name)
+            self.gone.add(name)
             self.blanked.append((at, last))
             return last
+        self.declared.add(name)
         self.read(item.body + 1, body_end - 1, in_class=True)
         return last
 
@@ -354,7 +462,8 @@ class _Reader:
                 return True
             if text == "thrust" and following[1:] and following[1] in _HOST_OF_THRUST:
                 return True
-            if before != "::" and (text in self.hosts or (text in _HOST_ROOTS and following[:1] == ["::"])):
+            is_root = text in _HOST_ROOTS and following[:1] == ["::"] and text not in self.known.namespaces
+            if before != "::" and (text in self.hosts or is_root):
                 return True
             if text == "FILE" or (
                 self.known.uses_std and text in _HOST_STD and before not in ("::", ".") and self._is_type(head, at)
@@ -503,6 +612,16 @@ class _State:
             is_declared = self.body is None and len(names) > 2  # noqa: PLR2004 - struct, its name, a variable's
             kind = _Kind.OTHER if is_declared else _Kind.CLASS
         return _Item(kind, head, end, self.name, self.body, first)
+
+
+def _outside_parentheses(head: Sequence[Token]) -> list[Token]:
+    found, depth = list[Token](), 0
+    for token in head:
+        depth -= token.text == ")"
+        if depth <= 0:
+            found.append(token)
+        depth += token.text == "("
+    return found
 
 
 def _is_foreign_annotation(word: str) -> bool:

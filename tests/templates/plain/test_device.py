@@ -176,6 +176,52 @@ def test_what_only_the_host_can_use_is_blank(text):
     assert device_part(inside).split() == f"namespace a {{ {kernel} }}".split()
 
 
+BORROWED = [
+    "namespace host { void run(int x) { x = 1; } }\nusing host::run;\nint main() { run(1); }\n",
+    "namespace host { struct Timer { std::vector<int> v; }; }\nusing host::Timer;\n",
+    "using torch::Tensor;\nusing at::native::foo;\nTensor f(Tensor a) { return a; }\n",
+    "namespace py = pybind11;\nusing namespace py::literals;\nPYBIND11_MODULE(NAME, m) { m.def(1, f); }\n",
+    "using Accessor = library::Accessor<float, 2>;\ntypedef library::Other Other;\nvoid f(Accessor a, Other b) {}\n",
+    "using other::a;\nusing B = other::Of<a>;\nvoid f(B b) { a(b); }\n",
+    "struct Params { at::Tensor q, k; };\nvoid set(Params &p) { p.q = f(); }\n",
+    'REGISTER_KERNEL_BUILDER(Name("Add").Device(DEVICE_GPU), AddOp);\n',
+    "TEST(Suite, name) { EXPECT_EQ(run(), 1); }\nBENCHMARK(run)->Arg(3);\n",
+]
+
+
+@pytest.mark.parametrize("text", BORROWED)
+def test_names_of_the_host_are_not_borrowed(text):
+    kernel = "__global__ void k(float *x) { *x = 1; }\n"
+    assert re.sub(r"namespace host \{\s*\}", "", device_part(f"{text}{kernel}")).split() == kernel.split()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "namespace a { __device__ int run(int); void run(float); } using a::run;",
+        "namespace a { enum E { red }; } using a::red; __global__ void k(int *x) { *x = red; }",
+        "using namespace nvcuda; using wmma::fragment; __global__ void k() { fragment<int> f; }",
+        "using of_a_header::T; __global__ void k(T *x) {}",
+        "using T = of_a_header::T; using U = T; __device__ U f();",
+        "#define USED T\nusing T = of_a_header::T;",
+        "namespace at { struct Half { short x; }; } struct A { at::Half h; };",
+        "namespace cg = cooperative_groups; namespace c = cg; using namespace c;",
+        "using cooperative_groups::this_grid;",
+        "template <class T> using V = typename T::value;",
+    ],
+)
+def test_names_that_device_code_uses_are_borrowed(text):
+    kept = device_part(text).split()
+    assert kept == text.replace("void run(float); ", "").split()
+
+
+def test_names_of_other_texts_are_borrowed():
+    host, device = "namespace a { void f(int) {} }\n", "namespace a { __device__ void f(int) {} }\n"
+    assert device_part("using a::f;", [host]).strip() == ""
+    assert device_part("using a::f;", [device]) == device_part("using a::f;", [host, device]) == "using a::f;"
+    assert device_part("using b::f;", ["__global__ void k() { f(1); }"]) == "using b::f;"
+
+
 def test_members_are_judged_one_by_one():
     text = "struct A { A(int x) : x{x} {} int x; __device__ int f() { return x; } void show() const; A() = default; };"
     kept = "struct A { int x; __device__ int f() { return x; } A() = default; };"
