@@ -319,9 +319,10 @@ class PlainFile(MeasuringFile, SourceModel):
         description="What variables in constant memory (`__constant__ float filter[9]`) hold, in the same forms: "
         "{filter: float32[9] normal}",
     )
-    reference: dict[str, str] | str | None = Field(
+    reference: dict[str, str | int | float] | str | None = Field(
         None,
-        description="What each output must hold: {c: a + b}, with NumPy's functions by name; {c: expected.npy}; or "
+        description="What each output must hold: {c: a + b}, with NumPy's functions by name; {c: 0}; "
+        "{c: expected.npy}; or "
         "./ref.py:function (this runs that file)",
     )
     tolerance: float | dict[str, float | dict[str, float]] | None = Field(

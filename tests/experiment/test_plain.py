@@ -70,6 +70,13 @@ def test_a_short_file_is_a_whole_experiment(read):
     assert experiment.operator.bytes_moved(points[0].problem.values) == 12_000_000
 
 
+@pytest.mark.parametrize(
+    ("number", "meant"), [("1", "1"), ("-2", "-2"), ("0.5", "0.5"), ("1.0e-5", "1e-05"), (".inf", "inf")]
+)
+def test_a_reference_may_be_a_number(read, number, meant):
+    assert read(GOOD.replace("a + b", number)).operator.declaration.references == (("c", meant),)
+
+
 def test_only_the_source_is_needed_to_name_the_kernel_and_the_question(read):
     experiment = read(GOOD.replace("question: Which?\n", ""))
     assert experiment.question == "Which block_size is fastest?"
@@ -140,6 +147,7 @@ def test_options_may_be_swept(read):
         ),
         ("grid:", "metrics: {GB/s: n / time, x: sqrt(n - 1e9)}\ngrid:", ("add.yaml:7:", "metrics.x")),
         ("[64, 128]", "[]", ("the list is empty",)),
+        ("{c: a + b}", "{c: true}", ("add.yaml:9", "key: reference.c", "accepted: text or an integer or a number")),
         ('c: "out float32[n]"', 'c: "float32[n]"', ("the kernel writes no argument",)),
     ],
 )
