@@ -281,17 +281,29 @@ _SASS_LOADS = {"LD", "LDG", "LDS", "LDGMC", "LDGSTS", "LDL", "LDC", "LDCU", "ULD
 @lru_cache(maxsize=65536)
 def _sass_load_bytes(opcode: str) -> int:
     root, *modifiers = opcode.split(".")
-    if root == "LDSM":  # LDSM.16.M88.4: four 8x8 matrices of 16-bit elements
-        count = int(modifiers[-1]) if modifiers and modifiers[-1] in {"2", "4"} else 1
-        return count * 128 // WARP_SIZE
+    if root == "LDSM":
+        return bytes_per_lane(opcode)
     if root not in _SASS_LOADS:
         return 0
     return next((_SASS_WIDTH[modifier] for modifier in modifiers if modifier in _SASS_WIDTH), 4)
 
 
 _BYTES_PER_LANE = {"64": 8, "128": 16, "2": 8, "4": 16}  # the last two: matrices of LDSM and STSM
+_WAVEFRONT_BYTES = 128
+_WIDE_MATRIX = re.compile(r"\.MT?1616\b")  # of 256 bytes; 8x8 of 16 bits, 8x16 and 16x8 of 8 bits have 128
 
 
 def bytes_per_lane(opcode: str) -> int:
     """Return the bytes of a lane's access by a SASS load, store or copy: 4, 8 or 16; narrower ones count as 4."""
-    return max((_BYTES_PER_LANE.get(part, 4) for part in opcode.split(".")[1:]), default=4)
+    width = max((_BYTES_PER_LANE.get(part, 4) for part in opcode.split(".")[1:]), default=4)
+    return 2 * width if _WIDE_MATRIX.search(opcode) else width
+
+
+def least_wavefronts(opcode: str) -> int:
+    """Return the fewest wavefronts of a SASS access to shared memory, whatever the addresses of its lanes.
+
+    Lanes that load one address share a wavefront, and a matrix has eight rows of its own: `LDSM.16.MT88.4` takes four.
+    """
+    if opcode.partition(".")[0] not in ("LDSM", "STSM"):
+        return 1
+    return bytes_per_lane(opcode) * WARP_SIZE // _WAVEFRONT_BYTES

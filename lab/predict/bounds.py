@@ -43,7 +43,7 @@ from numpy.typing import DTypeLike
 from lab.base.warp import BANK_BYTES, BANKS, WARP_SIZE
 from lab.hardware.gpus import Gpu
 from lab.hardware.occupancy import ResourceUse, occupancy
-from lab.isa.classes import bytes_per_lane
+from lab.isa.classes import bytes_per_lane, least_wavefronts
 from lab.isa.matrix import WARPS_OF_A_GROUP, matrix_product, matrix_products
 from lab.isa.mix import Counts, KernelMix
 from lab.isa.model import InstructionClass
@@ -128,7 +128,8 @@ LEAST_WAVEFRONTS: Mapping[int, float] = MappingProxyType({4: 1.0, 8: 1.0, 16: 1.
 """Fewest wavefronts of a warp's shared-memory access, with all lanes at one address, by bytes per lane.
 
 The text does not show which lanes share addresses, and a ceiling must assume the best case. Lanes with different
-addresses take 1, 2 and 4. Counted values, from an emulation or a profiler, can be passed to `predict` instead.
+addresses take 1, 2 and 4. Counted values, from an emulation or a profiler, can be passed to `predict` instead. Matrices
+of LDSM and STSM take at least their bytes (`lab.isa.classes.least_wavefronts`).
 """
 
 _FMA = 2  # floating-point operations of a fused multiply-add
@@ -431,10 +432,9 @@ def _arithmetic(counts: Counts, dtype: np.dtype[np.generic]) -> _Arithmetic | No
 
 def _wavefronts(counts: Counts, wavefronts_per_access: Mapping[int, float]) -> tuple[int, float]:
     """Return the shared-memory accesses of one pass over the text, and their wavefronts."""
-    accesses = [
-        (bytes_per_lane(opcode), n) for opcode, n in counts.by_opcode.items() if _root(opcode) in _SHARED_ACCESS
-    ]
-    return sum(n for _, n in accesses), sum(n * wavefronts_per_access[width] for width, n in accesses)
+    accesses = {opcode: n for opcode, n in counts.by_opcode.items() if _root(opcode) in _SHARED_ACCESS}
+    each = {one: max(wavefronts_per_access[bytes_per_lane(one)], least_wavefronts(one)) for one in accesses}
+    return sum(accesses.values()), sum(n * each[opcode] for opcode, n in accesses.items())
 
 
 def _memory_instructions(counts: Counts) -> int:

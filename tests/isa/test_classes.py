@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.isa.classes import TABLES, bytes_per_lane, classify, load_bytes
+from lab.isa.classes import TABLES, bytes_per_lane, classify, least_wavefronts, load_bytes
 from lab.isa.model import InstructionClass, Isa
 
 PTX = {
@@ -183,6 +183,7 @@ def test_golden_listings_hold_no_unknown_opcode() -> None:
         ("sass", "LDG.E.ENL2.256", (), 32),
         ("sass", "LDSM.16.M88.4", (), 16),
         ("sass", "LDSM.16.M88", (), 4),
+        ("sass", "LDSM.8.MT1616.2", (), 16),
         ("sass", "LDGSTS.E.BYPASS.128", (), 16),
         ("sass", "LDGSTS.E", (), 4),
         ("sass", "LDGDEPBAR", (), 0),
@@ -221,3 +222,16 @@ def test_a_constant_move_is_of_sass_alone() -> None:
 )
 def test_bytes_of_a_lane(opcode: str, expected: int) -> None:
     assert bytes_per_lane(opcode) == expected
+
+
+@pytest.mark.parametrize(
+    ("opcode", "expected"),
+    [
+        *(("LDSM.16.M88", 1), ("LDSM.16.M88.2", 2), ("LDSM.16.M88.4", 4), ("LDSM.16.MT88.4", 4), ("LDSM.16.MT88", 1)),
+        *(("STSM.16.M88.4", 4), ("STSM.16.MT88.2", 2), ("STSM.8.MT168.4", 4), ("STSM.8.MT168", 1)),
+        *(("LDSM.8.MT1616", 2), ("LDSM.8.MT1616.2", 4), ("LDSM.U6x16P32TO8.M816.4", 4)),
+        *(("LDS.128", 1), ("STS.64", 1), ("MOVM.16.MT88", 1)),
+    ],
+)
+def test_least_wavefronts(opcode: str, expected: int) -> None:
+    assert least_wavefronts(opcode) == expected
