@@ -528,13 +528,25 @@ class Mbarriers:
     def _give_up(self, wait: _Wait) -> None:
         """End the threads of a wait that never ends, with a finding that says what is missing."""
         number, block = int(wait.named.numbers[0]), int(wait.named.blocks[0])
-        detail = (
-            f"these threads wait forever for a phase that lacks {int(self._pending[number, block])} of "
-            f"{int(self._count[number, block])} arrivals and {int(self._bytes[number, block])} bytes"
-        )
+        pending, count = int(self._pending[number, block]), int(self._count[number, block])
+        detail = f"these threads wait forever for a phase {_lacking(pending, count, int(self._bytes[number, block]))}"
         threads, offset = wait.named.threads, int(self._offsets[number])
         self._findings.add("mbarrier-deadlock", wait.position, detail, threads, address=offset)
         self._pool.end(threads)
+
+
+def _lacking(pending: int, count: int, size: int) -> str:
+    """Say why a phase does not end.
+
+    Args:
+        pending: Arrivals that it still expects.
+        count: All that it expects.
+        size: Bytes that it still expects, less than 0 where more arrived.
+    """
+    lacks = [f"{pending} of {count} arrivals"] * (pending > 0) + [f"{size} bytes"] * (size > 0)
+    parts = [f"that lacks {' and '.join(lacks)}"] if lacks else []
+    parts += [f"in which {-size} bytes more arrived than were expected"] if size < 0 else []
+    return ", ".join(parts)
 
 
 def _wait_form(binder: OperandBinder) -> tuple[bool, str, bool]:

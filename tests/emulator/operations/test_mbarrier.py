@@ -101,6 +101,23 @@ def test_arrivals_and_bytes_by_hand(body, clean):
 
 
 @pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (BYTES.replace("COUNT", "48"), "a phase that lacks 16 bytes"),
+        (BYTES.replace("COUNT", "80"), "a phase in which 16 bytes more arrived than were expected"),
+        (BYTES.replace("[%r2], 1;", "[%r2], 2;").replace("COUNT", "48"), "lacks 1 of 2 arrivals and 16 bytes"),
+        (BYTES.replace("[%r2], 1;", "[%r2], 2;").replace("COUNT", "64"), "a phase that lacks 1 of 2 arrivals"),
+        (BYTES.replace("[%r2], 1;", "[%r2], 2;").replace("COUNT", "80"), "arrivals, in which 16 bytes more arrived"),
+    ],
+)
+def test_a_deadlock_says_what_is_missing_or_too_much(body, said):
+    (finding,) = launch(kernel(body), "k", 1, 32, []).findings
+    assert said in finding.detail
+    assert " 0 " not in finding.detail
+    assert "-" not in finding.detail
+
+
+@pytest.mark.parametrize(
     "instruction",
     ["mbarrier.pending_count.b64 %r1, %rd1;", "mbarrier.arrive.noComplete.shared.b64 %rd1, [%r2], 1;"],
 )
