@@ -22,6 +22,7 @@ from lab.stages.estimate import EstimateTask
 from lab.store.model import BuildRecord, EmulationRecord, LaunchRecord, PruneRule, Status, StepRecord, VariantRecord
 from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.launches import BuiltLaunch, Launch, Launches, Residency
+from lab.templates.plain.template import PlainTemplate
 from lab.toolchain.base import Build, Resources, title, warnings_in
 
 
@@ -160,7 +161,7 @@ def inspected(
             seconds=outcome.build.seconds,
             cached=outcome.cached,
             disassembler=outcome.disassembly.version,
-            warnings=warnings_in(outcome.build.log),
+            warnings=warnings_in(outcome.build.log, _idle(planned)),
         ),
     )
     predicted = [_prediction(experiment, planned, outcome, gpu, launch) for launch in steps]
@@ -180,6 +181,20 @@ def inspected(
         for step, prediction in zip(record.steps, predicted, strict=True)
     )
     return replace(record, steps=described, prediction=_together(experiment, planned, described, gpu))
+
+
+def _idle(planned: Planned) -> list[tuple[str, int, int]]:
+    """Return file, first and last line of each kernel of a user's file that the variant does not launch."""
+    template = planned.point.kernel.template
+    if not isinstance(template, PlainTemplate):
+        return []
+    named = {*planned.request.kernels, *planned.launches.entries}
+    launched = {one for name in named for one in template.kernels_named(name)}
+    return [
+        (planned.request.name, one.line, template.text.count("\n", 0, one.body[1]) + 1)
+        for one in template.kernels
+        if one not in launched
+    ]
 
 
 def estimate_task(

@@ -195,23 +195,44 @@ _WARNING = re.compile(r"^(?P<place>\S.*\(\d+\)): warning(?: #(?P<number>\d+)(?:-
 _OF_PTXAS = re.compile(r"^ptxas\b.*(?:\bwarning *: *|: *(?:\(C\d+\) *)?(?=Potential Performance Loss))(?P<text>.+)$")
 _UNUSED = {"177", "550"}
 """Numbers of NVIDIA's front end (EDG): declared but never referenced, set but never used."""
+LEFT_OUT = " was not found and is left out"
+"""How a warning about a header ends that is not here."""
 _OF_LAB = " of /standard/"
 """Follows the line of the other definition where a macro is defined once more."""
 
 
-def warnings_in(log: str) -> tuple[str, ...]:
+def warnings_in(log: str, idle: Sequence[tuple[str, int, int]] = ()) -> tuple[str, ...]:
     """Return the warnings of a compiler's log, each once: `kernel.cu(17): unrecognized #pragma`.
 
     What ptxas calls a potential loss of performance is one as well. Names that are never used are none: a parameter
     that turns a part of a kernel off leaves some behind. Nor is a macro that CUDA's headers define once more than the
-    standard headers that come with lab: no user can mend that.
+    standard headers that come with lab: no user can mend that. Headers that are left out are one warning together.
+
+    Args:
+        log: The log.
+        idle: File, first and last line of kernels that are not launched, of whose warnings only the number is told.
     """
-    found = []
+    found, missing, elsewhere = list[str](), list[str](), set[str]()
     for line in log.splitlines():
         if (match := _WARNING.match(line)) and match["number"] not in _UNUSED and _OF_LAB not in match["text"]:
-            found.append(f"{match['place']}: {match['text'].removeprefix('#warning directive: ')}")
+            place, text = match["place"], match["text"].removeprefix("#warning directive: ")
+            file, _, number = place.rstrip(")").rpartition("(")
+            if any(file == one and first <= int(number) <= last for one, first, last in idle):
+                elsewhere.add(f"{place}: {text}")
+            elif text.endswith(LEFT_OUT):
+                missing.append(f"{place}: {text.removesuffix(LEFT_OUT)}")
+            else:
+                found.append(f"{place}: {text}")
         elif match := _OF_PTXAS.match(line):
             found.append(f"ptxas: {match['text']}")
+    if missing:
+        first, *further = dict.fromkeys(missing)
+        names = [first, *(one.partition(": ")[2] for one in further)]
+        listed = f"{', '.join(names[:-1])} and {names[-1]}" if further else first
+        found.append(f"{listed}{LEFT_OUT.replace('was', 'were').replace('is', 'are') if further else LEFT_OUT}")
+    if elsewhere:
+        what = "1 warning" if len(elsewhere) == 1 else f"{len(elsewhere)} warnings"
+        found.append(f"{what} about kernels of the file that are not launched; build.log has what was said")
     return tuple(dict.fromkeys(found))
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from lab.experiment.load import from_text
 from lab.gpu.process.job import BaselineResult, Failure, JobResult, JobStage
 from lab.hardware.gpus import gpu_for
 from lab.hardware.tensormaps import TensorMap
@@ -100,6 +103,21 @@ def test_the_error_of_a_baseline_that_was_compared_is_kept():
         record(), JobResult("v", PASSED, timed, baseline=compared, others=(BaselineResult("copy"),)), "GPU-a"
     )
     assert made.measurement.errors == {"cublas": 3e-7}
+
+
+def test_kernels_of_the_file_that_are_not_launched_are_idle(tmp_path):
+    source = "".join(f"__global__ void {name}(float *x) {{\n  *x = 1;\n}}\n" for name in "abc")
+    (tmp_path / "k.cu").write_text(f'extern "C" __global__ void symbol(float *x) {{ *x = 1; }}\n{source}')
+    text = 'source: k.cu\nkernel: b\narguments: {x: "out float32[1]"}\ngrid: 1\nblock: 1\n'
+    template = from_text(text, tmp_path / "k.yaml").kernels[0].template
+    planned = SimpleNamespace(
+        point=SimpleNamespace(kernel=SimpleNamespace(template=template)),
+        request=SimpleNamespace(name="k.cu", kernels=("b",)),
+        launches=SimpleNamespace(entries=("symbol", "b")),
+    )
+    assert records._idle(cast("Any", planned)) == [("k.cu", 2, 4), ("k.cu", 8, 10)]
+    planned.point.kernel.template = None
+    assert records._idle(cast("Any", planned)) == []
 
 
 def test_only_the_launches_beside_the_main_one_are_overhead():

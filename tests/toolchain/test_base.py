@@ -80,6 +80,20 @@ def test_warnings_are_kept_with_their_place_and_once() -> None:
     )
 
 
+def test_warnings_about_kernels_that_are_not_launched_are_counted() -> None:
+    log = "".join(f"k.cu({line}): warning #1-D: odd\n" for line in (2, 3, 5, 6)) + "own.h(5): warning: odd\n"
+    told = "2 warnings about kernels of the file that are not launched; build.log has what was said"
+    assert warnings_in(log, [("k.cu", 3, 5)]) == ("k.cu(2): odd", "k.cu(6): odd", "own.h(5): odd", told)
+    assert warnings_in(log, [("k.cu", 5, 5)])[-1].startswith("1 warning about")
+
+
+def test_headers_that_are_left_out_are_one_warning() -> None:
+    one = 'k.cu(1): warning #1105-D: #warning directive: "a.h" was not found and is left out\n'
+    assert warnings_in(one) == ('k.cu(1): "a.h" was not found and is left out',)
+    more = one + one.replace("a.h", "b/c.h").replace("(1)", "(2)") + one.replace("a.h", "d.h")
+    assert warnings_in(more) == ('k.cu(1): "a.h", "b/c.h" and "d.h" were not found and are left out',)
+
+
 @given(st.text(max_size=80))
 def test_it_is_one_line_of_the_log(log: str) -> None:
     found = first_error(log)

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lab.toolchain.base import LEFT_OUT
 from lab.toolchain.includes import Include, includes, renamed, resolve_questions
 from lab.toolchain.nvrtc.standard import DRIVER, FOLDER, replaced, standard, uses_std
 
@@ -133,7 +134,7 @@ class LeftOut:
     @property
     def told(self) -> str:
         """What a compiler's log says of it."""
-        return f'"{self.name}" was not found and is left out'
+        return f'"{self.name}"{LEFT_OUT}'
 
     @property
     def text(self) -> str:
