@@ -149,7 +149,7 @@ class SharedShadow:
         pieces = len(cells) // max(1, len(threads))
         at = bulk.unseen(cells, np.repeat(threads, pieces), warp=warp)
         if len(at):
-            detail = f"{verb} memory that a bulk copy writes, before a wait for the phase of its mbarrier"
+            detail = f"{verb} memory that an asynchronous copy writes, before a wait for the phase of its mbarrier"
             found.append(Conflict("async-not-waited", at // pieces, *bulk.copier(cells[at]), "write", detail))
         at = bulk.of_mbarriers(cells)
         if len(at):
