@@ -384,6 +384,18 @@ def _asks_for_cluster(instruction: Instruction) -> bool:
     return named or instruction.opcode.startswith("mapa")
 
 
+def _element_of(dtype: np.dtype[Any]) -> str:
+    """Return the type of a tensor map's elements for an array: of integers below 32 bits, and of pairs, the width."""
+    if dtype.kind == "f":
+        return f"f{8 * dtype.itemsize}"
+    signed = dtype.kind == "i" and dtype.itemsize >= _SIGNED_BYTES
+    return f"{'s' if signed else 'u'}{8 * dtype.itemsize}"
+
+
+_SIGNED_BYTES: Final = 4
+"""From here on, the driver has types of integers with a sign."""
+
+
 def _cannot_compile(request: _Request) -> str:
     """Return why a launch needs the interpreter whatever its instructions are; empty where it does not."""
     program, check = request.program, request.check
@@ -569,7 +581,8 @@ class _Arguments:
                 accepted="as many sizes of the box as extents, and one stride fewer",
             )
         in_bytes = tuple(stride * width for stride in strides)
-        made = tensormaps.Descriptor(base, width, tensor_map.extents, in_bytes, tensor_map.box, tensor_map.swizzle)
+        element = tensor_map.element or _element_of(tensor_map.of.array.dtype)
+        made = tensormaps.Descriptor(base, element, tensor_map.extents, in_bytes, tensor_map.box, tensor_map.swizzle)
         return made.encode()
 
     def _base(self, index: int, parameter: Variable, buffer: Buffer) -> int:

@@ -79,6 +79,7 @@ class TensorMapArgument:
         swizzle: Bytes of the span in shared memory within which pieces of 16 bytes are swizzled: 32, 64, 128; 0 for
             none.
         outer: Elements from one matrix to the next, and so on, for the dimensions beyond the second.
+        element: Type of an element as PTX calls it, for what NumPy has no type: bf16. Else that of the buffer.
     """
 
     of: Buffer
@@ -87,6 +88,7 @@ class TensorMapArgument:
     box: tuple[int, ...]
     swizzle: int = 0
     outer: tuple[int, ...] = ()
+    element: str = ""
 
 
 @dataclass(frozen=True, slots=True)

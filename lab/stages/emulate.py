@@ -571,4 +571,5 @@ class _Memory:
                 f"the tensor map {name} describes {found.dtype} elements, but {found.of} holds {buffer.array.dtype}"
             )
             raise UserError(message, key="tensor_maps")
-        return TensorMapArgument(buffer, found.extents, found.leading, found.box, found.swizzle, found.outer)
+        element = "bf16" if found.dtype == "bfloat16" else ""
+        return TensorMapArgument(buffer, found.extents, found.leading, found.box, found.swizzle, found.outer, element)

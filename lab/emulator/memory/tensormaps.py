@@ -9,6 +9,7 @@ import math
 import struct
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from lab.emulator.opcodes import UnknownForm
 from lab.hardware.tensormaps import BYTES
@@ -18,7 +19,14 @@ MAGIC = b"tensormp"
 
 _MOST_RANK = 5
 _FIELDS = struct.Struct("<8sQ5Q4Q5HHBB5B")
-"""Magic, base, extents, strides, box, swizzle, element width, rank, steps: each at a multiple of its size."""
+"""Magic, base, extents, strides, box, swizzle, element type, rank, steps: each at a multiple of its size."""
+
+ELEMENTS: Final = (
+    ("u8", 1), ("u16", 2), ("u32", 4), ("s32", 4), ("u64", 8), ("s64", 8), ("f16", 2), ("f32", 4), ("f32", 4),
+    ("f64", 8), ("bf16", 2), ("f32", 4), ("f32", 4),
+)  # fmt: skip
+"""Element types and their bytes by the numbers that `tensormap.replace` has for them; tf32 is held as f32."""
+_BYTES: Final = dict(ELEMENTS)
 
 
 class MapField(Enum):
@@ -52,7 +60,7 @@ class Descriptor:
 
     Attributes:
         base: Generic address of its first byte.
-        element_bytes: Width of an element.
+        element: Type of an element, of `ELEMENTS`.
         extents: Size in elements.
         strides: Bytes from one element to the next along every direction but the contiguous one.
         box: Size in elements of the part that one copy moves.
@@ -60,11 +68,16 @@ class Descriptor:
     """
 
     base: int
-    element_bytes: int
+    element: str
     extents: tuple[int, ...]
     strides: tuple[int, ...]
     box: tuple[int, ...]
     swizzle: int = 0
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element."""
+        return _BYTES[self.element]
 
     @property
     def box_bytes(self) -> int:
@@ -76,18 +89,19 @@ class Descriptor:
         rank = len(self.extents)
         extents, box = ((*sizes, *[1] * (_MOST_RANK - rank)) for sizes in (self.extents, self.box))
         strides = (*self.strides, *[0] * (_MOST_RANK - rank))
+        number = ELEMENTS.index((self.element, self.element_bytes))
         steps = [1] * _MOST_RANK
-        fields = _FIELDS.pack(
-            MAGIC, self.base, *extents, *strides, *box, self.swizzle, self.element_bytes, rank, *steps
-        )
+        fields = _FIELDS.pack(MAGIC, self.base, *extents, *strides, *box, self.swizzle, number, rank, *steps)
         return fields.ljust(BYTES, b"\0")
 
 
 def decode(raw: bytes) -> Descriptor | None:
     """Read the bytes of a map; return None where they are no map, or one whose boxes leave elements out."""
     magic, base, *sizes = _FIELDS.unpack_from(raw)
-    swizzle, element_bytes, rank, *steps = sizes[14:]
+    swizzle, number, rank, *steps = sizes[14:]
     if magic != MAGIC or not 1 <= rank <= _MOST_RANK or any(step != 1 for step in steps[:rank]):
         return None
+    if number >= len(ELEMENTS):
+        return None
     extents, strides, box = sizes[:rank], sizes[5 : 4 + rank], sizes[9 : 9 + rank]
-    return Descriptor(base, element_bytes, tuple(extents), tuple(strides), tuple(box), swizzle)
+    return Descriptor(base, ELEMENTS[number][0], tuple(extents), tuple(strides), tuple(box), swizzle)

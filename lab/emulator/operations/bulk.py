@@ -330,8 +330,23 @@ def take_form(op: Opcode) -> BulkForm:
 def take_reduction(op: Opcode) -> Combine:
     """Take the operation and the type of a reduction; return what combines bytes."""
     op.flag("noftz")
-    name = op.one_of(tuple(_REDUCTIONS))
-    t = op.one_of(_REDUCTIONS[name])
+    name = take_operation(op)
+    return reduction(name, op.one_of(_REDUCTIONS[name]))
+
+
+def take_operation(op: Opcode) -> str:
+    """Take the operation of a reduction."""
+    return op.one_of(tuple(_REDUCTIONS))
+
+
+def combines(name: str, t: str) -> bool:
+    """Return whether a reduction has a type; of operations on bits, t is that of integers as wide."""
+    bits = t[0] in "us" and _REDUCTIONS[name][0][0] == "b"
+    return (f"b{t[1:]}" if bits else t) in _REDUCTIONS[name]
+
+
+def reduction(name: str, t: str) -> Combine:
+    """Return what combines bytes by an operation on a type."""
     update, dtype = update_of(name, t), DTYPES[t]
 
     def combine(held: Bytes, values: Bytes) -> Bytes:

@@ -12,6 +12,7 @@ import numpy as np
 
 from lab.emulator import operands
 from lab.emulator.arrays import Addresses, Bytes, Indices
+from lab.emulator.errors import unsupported
 from lab.emulator.lanes import Lanes, warp_of
 from lab.emulator.memory import tensormaps
 from lab.emulator.memory.memory import WITHIN_SEGMENT
@@ -37,12 +38,12 @@ def tensor_copy(site: Site, op: Opcode) -> Run:
     return _copy(site, op)
 
 
-def tensor_reduce(_site: Site, op: Opcode) -> Run:
-    """Refuse cp.reduce.async.bulk.tensor: the type of its numbers is that of the map, which holds their width alone."""
-    raise UnknownForm(f".{'.'.join(op.parts)}: a tensor map does not say of which type its elements are")
+def tensor_reduce(site: Site, op: Opcode) -> Run:
+    """Build cp.reduce.async.bulk.tensor, whose type is that of the map's elements."""
+    return _copy(site, op, bulk.take_operation(op))
 
 
-def _copy(site: Site, op: Opcode) -> Run:
+def _copy(site: Site, op: Opcode, reduces: str = "") -> Run:
     rank = int(op.one_of(_RANKS)[0])
     if any(part.startswith("im2col") for part in op.parts):
         raise UnknownForm("im2col: only tiles are copied")
@@ -57,11 +58,15 @@ def _copy(site: Site, op: Opcode) -> Run:
         raise UnknownForm("a tensor copy between blocks")
     if len(texts) != (2 if outward else 3 + form.multicast):
         raise UnknownForm(f"{len(site.texts)} operands")
-    return _outward(site, texts, rank) if outward else _inward(site, texts, rank, multicast=form.multicast)
+    if outward:
+        return _outward(site, texts, rank, reduces)
+    if reduces:
+        raise UnknownForm("a reduction that is not in global memory")
+    return _inward(site, texts, rank, multicast=form.multicast)
 
 
-def _outward(site: Site, texts: list[str], rank: int) -> Run:
-    """Build a copy from shared to global memory."""
+def _outward(site: Site, texts: list[str], rank: int, reduces: str) -> Run:
+    """Build a copy from shared to global memory, or a reduction there by the operation `reduces`."""
     read_map, read_coordinates = _operands(site, texts[0], rank)
     of, block_of = site.operands.address(texts[1], "shared"), site.batch.block_of
 
@@ -72,8 +77,11 @@ def _outward(site: Site, texts: list[str], rank: int) -> Run:
             thread = int(threads[i])
             asker = Asker(site, thread, int(block_of[thread]))
             described = _described(asker, int(maps[i]), rank)
+            if described and reduces and not bulk.combines(reduces, described.element):
+                why = f"the tensor map's elements are {described.element}"
+                raise unsupported(site.operands.instruction, why)
             if described and asker.fits(int(sources[i]), described.box_bytes, _GRAIN, verb="from"):
-                _store_box(asker, described, coordinates[i].tolist(), int(sources[i]))
+                _store_box(asker, described, coordinates[i].tolist(), int(sources[i]), reduces)
 
     return run
 
@@ -199,16 +207,17 @@ def _load_box(asker: Asker, described: Descriptor, corner: list[int], target: in
     bulk.count(asker, described.box_bytes, sectors, fetched, tensor=described.base)
 
 
-def _store_box(asker: Asker, described: Descriptor, corner: list[int], source: int) -> None:
-    """Store a box; what lies outside of the tensor is left out, but not within 16 bytes.
+def _store_box(asker: Asker, described: Descriptor, corner: list[int], source: int, reduces: str) -> None:
+    """Store a box, or combine it by an operation; what lies outside of the tensor is left out, but not within 16 bytes.
 
     An H200 stores whole pieces of 16 bytes: with rows of 65 elements of 2 bytes, 72 apart, it overwrites the element
     behind each row.
     """
     offsets, places, length = _rows(described, corner, whole=True)
+    combine = bulk.reduction(reduces, described.element) if reduces else None
     stored = _swizzled(bulk.spans(places, length), source, described)
     values = bulk.collect(asker, source, described.box_bytes, stored)
     if len(offsets):
-        bulk.write_rows(asker, described.base, offsets, length, values[stored])
+        bulk.write_rows(asker, described.base, offsets, length, values[stored], combine=combine)
     starts = offsets + (described.base & WITHIN_SEGMENT)
     bulk.count(asker, described.box_bytes, bulk.sectors_of(starts, length), length * len(offsets))

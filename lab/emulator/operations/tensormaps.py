@@ -13,14 +13,11 @@ import numpy as np
 
 from lab.emulator.arrays import Addresses, Bits
 from lab.emulator.lanes import Lanes, warp_of
-from lab.emulator.memory.tensormaps import MAGIC, MapField, place_of
+from lab.emulator.memory.tensormaps import ELEMENTS, MAGIC, MapField, place_of
 from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations.system import Run, Site, system
 from lab.hardware.tensormaps import BYTES
 from lab.isa.ptx.constants import integer
-
-_ELEMENT_BYTES: Final = (1, 2, 4, 4, 8, 8, 2, 4, 4, 8, 2, 4, 4)
-"""By the number of an element type: u8, u16, u32, s32, u64, s64, f16, f32, f32.ftz, f64, bf16, tf32, tf32.ftz."""
 
 _SWIZZLES: Final = (0, 32, 64, 128)
 _ONLY_ZERO: Final = {"interleave_layout": "interleaving", "fill_mode": "a fill with other values than zeros"}
@@ -82,10 +79,9 @@ def _stated(name: str, number: int) -> tuple[MapField, int]:
     """Return a field whose number is in the text, and what the encoding holds for it."""
     if name == "rank":
         return MapField.RANK, number + 1
-    known, field = (_ELEMENT_BYTES, MapField.ELEMENT) if name == "elemtype" else (_SWIZZLES, MapField.SWIZZLE)
-    if not 0 <= number < len(known):
+    if not 0 <= number < len(ELEMENTS if name == "elemtype" else _SWIZZLES):
         raise UnknownForm(f"{name} {number}")
-    return field, known[number]
+    return (MapField.ELEMENT, number) if name == "elemtype" else (MapField.SWIZZLE, _SWIZZLES[number])
 
 
 def _store(site: Site, space: str, addresses: Addresses, values: Bits, lanes: Lanes) -> None:

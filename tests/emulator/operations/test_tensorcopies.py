@@ -196,14 +196,75 @@ def test_one_box_goes_to_every_block_of_the_mask():
          "[%r1], [%rd0, {0, 0, 0}], [%r2], {%h0};"), "im2col"),
         (("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
          "[%r1], [%rd0, {0, 0, 0}], [%r2];"), "3 coordinates"),
-        ("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%rd0, {0, 0}], [%r1];",
-         "does not say of which type"),
+        ("cp.reduce.async.bulk.tensor.2d.global.shared::cta.exch.tile.bulk_group [%rd0, {0, 0}], [%r1];", "exch"),
     ],
 )  # fmt: skip
 def test_what_is_refused(instruction, why):
     argument = TensorMapArgument(Buffer(np.zeros((8, 32), np.uint32)), (32, 8), 32, (32, 8))
     with pytest.raises(UnsupportedInstruction, match=why):
         launch(text(instruction), "k", 1, 32, [argument, np.zeros(4, np.uint32), np.uint32(0), np.uint32(0)])
+
+
+REDUCE = STORE.replace(
+    "cp.async.bulk.tensor.2d.global.shared::cta.tile", "cp.reduce.async.bulk.tensor.2d.global.shared::cta.OP.tile"
+)
+
+
+def reduced(operation, held, element="", sent=None):
+    """Combine a box of 32 times 1 words with the first row of a tensor of 8 rows."""
+    body = REDUCE.replace("FENCE", "fence.proxy.async;").replace("COMMIT", COMMIT).replace("AFTER", DONE)
+    if sent is not None:
+        body = body.replace("st.shared.u32 [%r10], %r0;", f"mov.u32 %r12, {sent}; st.shared.u32 [%r10], %r12;")
+    tensor = np.broadcast_to(held, (8, len(held))).copy()
+    columns = len(held)
+    argument = TensorMapArgument(Buffer(tensor), (columns, 8), columns, (columns, 1), element=element)
+    ptx = text(body.replace("OP", operation))
+    emulation = launch(ptx, "k", 1, 32, [argument, np.zeros(1, np.uint32), np.uint32(0), np.uint32(2)])
+    assert emulation.clean, emulation.findings
+    assert (np.delete(tensor, 2, 0) == held).all()
+    return tensor[2]
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32])
+@pytest.mark.parametrize(
+    ("operation", "numpy"),
+    [("add", np.add), ("min", np.minimum), ("max", np.maximum), ("and", np.bitwise_and), ("or", np.bitwise_or),
+     ("xor", np.bitwise_xor)],
+)  # fmt: skip
+def test_a_box_is_combined_by_the_type_of_the_map(operation, numpy, dtype):
+    held = np.arange(-16, 16).astype(dtype)
+    np.testing.assert_array_equal(reduced(operation, held), numpy(held, np.arange(32, dtype=dtype)))
+
+
+def test_a_box_of_floats_is_added():
+    held = np.arange(32, dtype=np.float32)
+    np.testing.assert_array_equal(reduced("add", held, sent="0x3f000000"), held + np.float32(0.5))  # 0.5
+    halves = np.arange(64, dtype=np.float16)
+    np.testing.assert_array_equal(reduced("add", halves, sent="0x38003800"), halves + np.float16(0.5))
+    brain = (np.arange(64, dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    added = reduced("add", brain, "bf16", sent="0x3f803f80")  # 1.0
+    np.testing.assert_array_equal((added.astype(np.uint32) << 16).view(np.float32), np.arange(1, 65, dtype=np.float32))
+
+
+def test_increments_wrap_at_what_is_sent():
+    held = np.arange(32, dtype=np.uint32)
+    np.testing.assert_array_equal(reduced("inc", held, sent="20"), np.where(held >= 20, 0, held + 1))
+
+
+def test_a_reduction_that_the_maps_type_does_not_have_is_refused():
+    with pytest.raises(UnsupportedInstruction, match="the tensor map's elements are f32"):
+        reduced("max", np.zeros(32, np.float32))
+
+
+def test_blocks_may_add_to_the_same_box_at_the_same_time():
+    tensor = np.zeros((8, 32), np.int32)
+    argument = TensorMapArgument(Buffer(tensor), (32, 8), 32, (32, 1))
+    body = REDUCE.replace("FENCE", "fence.proxy.async;").replace("COMMIT", COMMIT).replace("AFTER", DONE)
+    arguments = [argument, np.zeros(1, np.uint32), np.uint32(0), np.uint32(0)]
+    assert launch(text(body.replace("OP", "add")), "k", 5, 32, arguments).clean
+    np.testing.assert_array_equal(tensor[0], 5 * np.arange(32))
+    stores = text(STORE.replace("FENCE", "fence.proxy.async;").replace("COMMIT", COMMIT).replace("AFTER", DONE))
+    assert {one.kind for one in launch(stores, "k", 5, 32, arguments).findings} == {"global-race"}
 
 
 def test_a_map_of_another_rank_is_found():
