@@ -160,3 +160,43 @@ def test_a_script_of_kernel_tuners_users_is_measured(script, tmp_path):
     )
     assert end.returncode == 0, end.stdout + end.stderr
     assert "all configurations are verified" in end.stdout
+
+
+REDUCE = r"""
+#include <cuda.h>
+// Each block adds its box of 16 rows and 64 columns to C: blocks along z to the same one.
+extern "C" __global__ void k(const __grid_constant__ CUtensorMap c_map, const T *a)
+{
+    __shared__ alignas(128) T tile[16 * 64];
+    for (int i = threadIdx.x; i < 16 * 64; i += blockDim.x) tile[i] = a[blockIdx.z];
+    asm volatile("fence.proxy.async;" ::: "memory");
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%1, %2}], [%3];"
+                     :: "l"(&c_map), "r"(blockIdx.x * 64), "r"(blockIdx.y * 16),
+                        "r"((unsigned)__cvta_generic_to_shared(tile)) : "memory");
+        asm volatile("cp.async.bulk.commit_group;\n\tcp.async.bulk.wait_group 0;" ::: "memory");
+    }
+}
+"""
+REDUCE_FILE = """
+source: k.cu
+problem: {rows: 100, columns: 200, parts: 5}
+emulate: full
+parameters: {T: [float, half, int]}
+arguments: {c_map: "inout {T}[rows, columns] ones as map[16, 64]", a: "{T}[parts] range"}
+grid: ["ceil_div(columns, 64)", "ceil_div(rows, 16)", parts]
+block: 64
+reference: {c_map: c_map + sum(a)}
+"""
+
+
+def test_blocks_add_boxes_to_the_same_tensor(tmp_path):
+    """As the CPU executes it (`emulate: full`), for every type of the map."""
+    (tmp_path / "k.cu").write_text(REDUCE)
+    (tmp_path / "k.yaml").write_text(REDUCE_FILE)
+    run = lab.run(tmp_path / "k.yaml", output=tmp_path / "out")
+    for variant in run.variants:
+        assert not variant.record.status.failed, variant.record.reason
+        assert variant.record.emulation.verification.passed
+        assert variant.record.measurement is not None
