@@ -82,6 +82,7 @@ def plain_kernel(reading: Reading) -> PlainKernel:
     check_constraints(reading, known)
     if declaration is not None:
         axes = _types(reading, declaration, axes)
+        _check_constant_maps(reading, declaration)
     baseline = baseline_of(reading, axes)
     if reading.mistakes or declaration is None:
         raise together(reading.mistakes)
@@ -99,6 +100,14 @@ def plain_kernel(reading: Reading) -> PlainKernel:
     )
     entry = KernelEntry(name, template, axes, reading.constraints, toolchain=PTX.strip(".") if is_ptx else "")
     return PlainKernel(entry, declaration, baseline)
+
+
+def _check_constant_maps(reading: Reading, declaration: Declaration) -> None:
+    """Refuse tensor maps in constant memory, where a launch would have to lay them."""
+    for one in declaration.arguments:
+        if one.name in declaration.constants and one.view is not None:
+            accepted = f"{one.name} among the arguments, which the kernel takes as const __grid_constant__ CUtensorMap"
+            reading.refuse("constant memory is given no tensor maps", ("constants", one.name), accepted=accepted)
 
 
 def _own_types(

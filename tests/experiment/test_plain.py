@@ -259,6 +259,13 @@ def test_a_carve_out_is_swept(tmp_path):
     assert [record.launch.carveout for record in records] == [None, 0, 50, 100]
 
 
+def test_constant_memory_is_given_no_tensor_maps(tmp_path):
+    with pytest.raises(UserError, match=r"k\.yaml:6: constant memory is given no tensor maps") as error:
+        carved(tmp_path, 'constants: {maps: "float32[8, 8] as map[8, 8]"}\n')
+    assert error.value.key == "constants.maps"
+    assert "maps among the arguments" in str(error.value)
+
+
 CLUSTERED = """#include <cooperative_groups.h>
 __global__ void k(int *out) {
     auto cluster = cooperative_groups::this_cluster();
