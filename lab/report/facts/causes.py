@@ -4,6 +4,9 @@ A fact explains a change of throughput only if it changed in the direction that 
 amounts of work (instructions, wavefronts, sectors) must change by at least a quarter of what the throughput did, on a
 logarithmic scale. What limits the hardware (spills, resident warps) explains any change. Where nothing fits, no cause
 is given.
+
+What a whole launch executes is that of the small problem on the CPU, where tiles may reach far beyond the data. It is
+compared only between variants that execute as many multiply-adds there.
 """
 
 from __future__ import annotations
@@ -15,14 +18,18 @@ from statistics import median
 from typing import Final
 
 from lab.base.warp import WARP_SIZE
+from lab.isa.model import InstructionClass
 from lab.store import figures
 from lab.store.model import VariantRecord
+from lab.store.products import products_of
 
 Pair = tuple[VariantRecord, VariantRecord]
 """A variant, and the one that it is compared with: before and after."""
 
 _LEAST: Final = 0.03
 _EXPLAINS: Final = 0.25
+_ALIKE: Final = 0.05
+"""How far multiply-adds may differ: a kernel may compute addresses or results by some."""
 _TELLING: Final = 0.02
 """Smaller changes of throughput are left unexplained: too many small things change with them."""
 MOST: Final = 2
@@ -39,6 +46,7 @@ class MachineFact:
         sign: 1 where more of it is faster, -1 where more is slower.
         work: It is an amount of work, which explains only changes of its own size.
         unit: Follows the figure.
+        whole: It is what the CPU counted over a whole launch.
     """
 
     name: str
@@ -46,6 +54,7 @@ class MachineFact:
     sign: int
     work: bool
     unit: str = ""
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,23 +150,39 @@ FACTS: Final = (
     MachineFact("bytes moved per byte used", figures.emulated_excess, -1, work=True),
     MachineFact("GPU-wide fences in the hot loop", _fences, -1, work=False),
     MachineFact("resident warps", _warps, 1, work=False),
-    MachineFact("atomic instructions", _of_class("atomic"), -1, work=True),
+    MachineFact("atomic instructions", _of_class("atomic"), -1, work=True, whole=True),
     MachineFact("SASS instructions per fma", _per_fma, -1, work=True),
-    MachineFact("executed instructions", _executed, -1, work=True),
-    MachineFact("shared-memory wavefronts", _wavefronts, -1, work=True),
+    MachineFact("executed instructions", _executed, -1, work=True, whole=True),
+    MachineFact("shared-memory wavefronts", _wavefronts, -1, work=True, whole=True),
     MachineFact("bytes per global request", _load_bytes, 1, work=True),
-    MachineFact("barriers", _of_class("barrier"), -1, work=True),
+    MachineFact("barriers", _of_class("barrier"), -1, work=True, whole=True),
 )
 """The most telling first."""
 
 
 def change(fact: MachineFact, pairs: Sequence[Pair]) -> CodeChange | None:
     """Return a fact's medians over the pairs that have it; None where none does."""
-    both = ((fact.of(before), fact.of(after)) for before, after in pairs)
+    compared = (pair for pair in pairs if not fact.whole or _computes_alike(*pair))
+    both = ((fact.of(before), fact.of(after)) for before, after in compared)
     known = [(a, b) for a, b in both if a is not None and b is not None]
     if not known:
         return None
     return CodeChange(fact, median(a for a, _ in known), median(b for _, b in known))
+
+
+def _computes_alike(before: VariantRecord, after: VariantRecord) -> bool:
+    """Whether the CPU executed as many multiply-adds of both, of those whose opcodes were kept."""
+    made = [_multiply_adds(one) for one in (before, after)]
+    return math.isclose(*made, rel_tol=_ALIKE)
+
+
+def _multiply_adds(record: VariantRecord) -> float:
+    done = record.emulation.executed if record.emulation else None
+    if done is None:
+        return 0.0
+    instructions = done.warps_by_class.get(InstructionClass.MMA, 0)
+    products = sum(sum(products_of(done, instructions, group=group).values()) for group in (False, True))
+    return products + done.threads_by_class.get(InstructionClass.FMA, 0)
 
 
 def causes(pairs: Sequence[Pair], ratio: float) -> tuple[CodeChange, ...]:

@@ -56,6 +56,25 @@ def test_fences_of_the_gpu_explain_a_loss(pair):
     assert because(causes(pairs, 0.66), pairs) == "because GPU-wide fences in the hot loop go from 0 to 1"
 
 
+MMA = "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16"
+
+
+def multiplying(record, warps, fma, mma):
+    """Executed instructions, of which some multiply and add."""
+    counts = ExecutedCounts(warps, 32 * warps, {"mma": mma}, {"fma": fma}, {MMA: mma}, {}, {})
+    return replace(record, emulation=EmulationRecord({}, (), executed=counts))
+
+
+@pytest.mark.parametrize(("fma", "mma", "said"), [(400, 64, True), (410, 64, True), (800, 64, True), (400, 128, False)])
+def test_work_is_compared_where_tiles_reach_as_far_beyond_the_data(pair, fma, mma, said):
+    """64 matrix instructions of a warp make 16 times 65536 multiply-adds."""
+    before, after = multiplying(pair[0], 1000, 400, 64), multiplying(pair[1], 2000, fma, mma)
+    expected = "because executed instructions go from 1,000 to 2,000" if said else ""
+    assert because(causes([(before, after)], 0.5), [(before, after)]) == expected
+    plain = multiplying(pair[0], 1000, 400, 0), multiplying(pair[1], 2000, fma, 0)
+    assert bool(causes([plain], 0.5)) is (fma <= 410)
+
+
 def test_work_explains_only_effects_of_its_own_size(pair):
     before, after = (executed(record, warps) for record, warps in zip(pair, (1000, 1040), strict=True))
     assert [one.fact.name for one in causes([(before, after)], 0.95)] == ["executed instructions"]
