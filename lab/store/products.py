@@ -402,6 +402,12 @@ def products_of(executed: ExecutedCounts, instructions: float, *, group: bool) -
     return found
 
 
+def multiply_adds(executed: ExecutedCounts) -> float:
+    """The multiply-adds of all matrix instructions that the CPU executed, of those whose opcodes were kept."""
+    instructions = executed.warps_by_class.get(C.MMA, 0)
+    return sum(sum(products_of(executed, instructions, group=group).values()) for group in (False, True))
+
+
 def operand_wavefronts(executed: ExecutedCounts, instructions: float) -> float:
     """Passes through shared memory in which so many matrix instructions of warps, as executed, read their operands.
 

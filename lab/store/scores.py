@@ -52,6 +52,7 @@ from lab.store.products import (
     awaited_share,
     copies_of,
     counts_of_copies,
+    multiply_adds,
     multiplying_share,
     operand_wavefronts,
     products_of,
@@ -450,8 +451,7 @@ def _beyond(record: VariantRecord, step: _Step, executed: ExecutedCounts) -> flo
     done = record.emulation.counted if record.emulation is not None else None
     if done is None or not done.flops:
         return 1.0
-    products = executed.warps_by_class.get(C.MMA, 0)
-    made = sum(n for group in (False, True) for n in products_of(executed, products, group=group).values())
+    made = multiply_adds(executed)
     over = 2 * (made or executed.threads_by_class.get(C.FMA, 0)) / done.flops
     depth = done.problem.get("k")
     if made and step.resources is not None and isinstance(depth, int) and depth > 0:

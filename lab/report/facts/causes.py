@@ -21,7 +21,7 @@ from lab.base.warp import WARP_SIZE
 from lab.isa.model import InstructionClass
 from lab.store import figures
 from lab.store.model import VariantRecord
-from lab.store.products import products_of
+from lab.store.products import multiply_adds
 
 Pair = tuple[VariantRecord, VariantRecord]
 """A variant, and the one that it is compared with: before and after."""
@@ -171,7 +171,7 @@ def change(fact: MachineFact, pairs: Sequence[Pair]) -> CodeChange | None:
 
 
 def _computes_alike(before: VariantRecord, after: VariantRecord) -> bool:
-    """Whether the CPU executed as many multiply-adds of both, of those whose opcodes were kept."""
+    """Whether the CPU executed as many multiply-adds of both."""
     made = [_multiply_adds(one) for one in (before, after)]
     return math.isclose(*made, rel_tol=_ALIKE)
 
@@ -180,9 +180,7 @@ def _multiply_adds(record: VariantRecord) -> float:
     done = record.emulation.executed if record.emulation else None
     if done is None:
         return 0.0
-    instructions = done.warps_by_class.get(InstructionClass.MMA, 0)
-    products = sum(sum(products_of(done, instructions, group=group).values()) for group in (False, True))
-    return products + done.threads_by_class.get(InstructionClass.FMA, 0)
+    return multiply_adds(done) + done.threads_by_class.get(InstructionClass.FMA, 0)
 
 
 def causes(pairs: Sequence[Pair], ratio: float) -> tuple[CodeChange, ...]:
