@@ -52,7 +52,7 @@ from lab.emulator.special import StepClock
 from lab.emulator.tally import Counters, summary
 from lab.emulator.waiting.clusters import cluster_shape
 from lab.hardware.tensormaps import ALIGNMENT, BYTES
-from lab.isa.model import Instruction, Module, Variable
+from lab.isa.model import Module, Variable
 from lab.toolchain.cache import default_folder
 
 BATCH_THREADS = 8192
@@ -372,16 +372,13 @@ def _notes_on_output(printed: Printed) -> tuple[str, ...]:
 
 def _notes_on_clusters(request: _Request) -> tuple[str, ...]:
     """Say where a kernel asks for its place in a cluster that nothing gave a size."""
-    if request.geometry.cluster != ALONE or _OF_CLUSTERS.intersection(request.program.kernel.directives):
-        return ()
-    if not any(_asks_for_cluster(instruction) for _, instruction in request.program.code):
+    if _in_clusters(request) or not request.program.asks_for_cluster:
         return ()
     return ("the kernel asks for its place in a cluster, and neither __cluster_dims__ nor the launch makes clusters",)
 
 
-def _asks_for_cluster(instruction: Instruction) -> bool:
-    named = any(operand.startswith("%cluster_") for operand in instruction.operands)
-    return named or instruction.opcode.startswith("mapa")
+def _in_clusters(request: _Request) -> bool:
+    return request.geometry.cluster != ALONE or request.program.declares_clusters
 
 
 def _element_of(dtype: np.dtype[Any]) -> str:
@@ -405,14 +402,11 @@ def _cannot_compile(request: _Request) -> str:
         return "another order of warps and blocks was asked for"
     if check and len(program.variables_in("local")) > 1:
         return "several variables in local memory are told apart"
-    if math.prod(request.geometry.cluster) > 1 or _OF_CLUSTERS.intersection(program.kernel.directives):
+    if _in_clusters(request):
         return "clusters of blocks"
     if check and program.definedness.unwritten:
         return "registers may be read before anything is written there"
     return ""
-
-
-_OF_CLUSTERS: Final = frozenset({"reqnctapercluster", "explicitcluster"})
 
 
 def _run(plan: LaunchState) -> int:

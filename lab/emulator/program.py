@@ -361,6 +361,19 @@ class Program:
         return any("%envreg2" in instruction.operands for _, instruction in self.code)
 
     @cached_property
+    def declares_clusters(self) -> bool:
+        """Whether the kernel itself says that its blocks are in clusters."""
+        return bool({"reqnctapercluster", "explicitcluster"} & self.kernel.directives.keys())
+
+    @cached_property
+    def asks_for_cluster(self) -> bool:
+        """Whether it asks where it is in its cluster, or for another block of it."""
+        return any(
+            instruction.opcode.startswith("mapa") or any(one.startswith("%cluster_") for one in instruction.operands)
+            for _, instruction in self.code
+        )
+
+    @cached_property
     def has_narrow_order(self) -> bool:
         """Whether some fence or atomic orders the threads of one block alone."""
         return any(
