@@ -9,7 +9,6 @@ one element too many and choose another one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +24,8 @@ from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes, preceded, warp_of
 from lab.emulator.memory.memory import Region
 from lab.emulator.memory.reach import Reach
+from lab.emulator.opcodes import Opcode
+from lab.emulator.operations.shapes import take_shape
 from lab.emulator.operations.undefinedness import (
     Origins,
     Spread,
@@ -38,8 +39,6 @@ from lab.isa.model import Instruction
 
 Act = Callable[[Lanes], object]
 
-_GROUP_ROWS = 64
-_COLUMNS = re.compile(r"\.m64n(\d+)k")
 _STRICT = 1 << 30
 """Flag of an origin, which makes it the greater of two: a matrix was loaded, and no register of it is left out."""
 
@@ -288,7 +287,7 @@ class UndefinedValues:
         inputs = [self._of(sides, name) for name in operands.elements(texts[1])] if inside else []
         others = [self._of(sides, text) for text in texts[2 if inside else 1 : 4]]
         adds, batch = self._storage.at(sides.position).source(texts[3], "pred"), self._storage.batch
-        columns = int(_COLUMNS.findall(opcode)[0])
+        m, n, _ = take_shape(Opcode(opcode))
 
         def run(lanes: Lanes) -> None:
             self._fetched, known = {}, self.live
@@ -301,7 +300,7 @@ class UndefinedValues:
                 each = batch.warps // batch.blocks
                 warps = np.unique(warp_of(lanes.indices()))
                 starts = np.unique(warps - warps % each % WARPGROUP)
-                rows, held = (np.zeros((len(starts), count), np.int32) for count in (_GROUP_ROWS, columns))
+                rows, held = (np.zeros((len(starts), count), np.int32) for count in (m, n))
                 for into, operand in ((rows, 1), (held, 2)):
                     if operand in self._fetched:
                         whose, found = self._fetched[operand]

@@ -29,18 +29,19 @@ def _matrix_form(op: Opcode) -> tuple[int, bool, str]:
     return count, trans, space
 
 
-_EDGE = 8
+EDGE = 8
 """Rows and columns of a matrix; as many lanes give the addresses of its rows."""
 
-_MOST_MATRICES = WARP_SIZE // _EDGE
+MOST_MATRICES = WARP_SIZE // EDGE
+"""Matrices for whose rows the lanes of a warp can give addresses."""
 
-_PAIRS = np.arange(WARP_SIZE) // 4, 2 * (np.arange(WARP_SIZE) % 4)
+PAIRS = np.arange(WARP_SIZE) // 4, 2 * (np.arange(WARP_SIZE) % 4)
 """Row of an 8 x 8 matrix, and first of two columns, that each lane holds (PTX ISA, ldmatrix)."""
 
 
 def _addressing(lanes: Lanes, count: int) -> Indices:
     """Return the positions of the lanes whose addresses count for some number of matrices."""
-    return np.flatnonzero(lanes.indices() % WARP_SIZE < _EDGE * count)
+    return np.flatnonzero(lanes.indices() % WARP_SIZE < EDGE * count)
 
 
 def _check_count(registers: Sequence[object], count: int) -> None:
@@ -57,15 +58,15 @@ def ldmatrix(site: Site, op: Opcode) -> Run:
     writes = [site.operands.target(name, "b32") for name in operands.elements(destination)]
     _check_count(writes, count)
     memory, position, threads = site.memory, site.position, site.batch.threads
-    row, col = _PAIRS
+    row, col = PAIRS
 
     def run(lanes: Lanes) -> None:
         at = _addressing(lanes, count)
         givers = lanes.take(at)
-        loaded = memory.load(position, space, address(lanes)[at], givers, width=2, vector=_EDGE, order=WARPS)
-        tiles = np.zeros((threads, _EDGE), np.uint16)
+        loaded = memory.load(position, space, address(lanes)[at], givers, width=2, vector=EDGE, order=WARPS)
+        tiles = np.zeros((threads, EDGE), np.uint16)
         tiles[givers.rows] = np.stack(loaded, axis=1)
-        matrices = tiles.reshape(-1, _MOST_MATRICES, _EDGE, _EDGE)
+        matrices = tiles.reshape(-1, MOST_MATRICES, EDGE, EDGE)
         for i, write in enumerate(writes):
             matrix = matrices[:, i].swapaxes(1, 2) if trans else matrices[:, i]
             low, high = matrix[:, row, col].astype(np.uint32), matrix[:, row, col + 1].astype(np.uint32)
@@ -84,10 +85,10 @@ def stmatrix(site: Site, op: Opcode) -> Run:
     _check_count(reads, count)
     memory, position, warps = site.memory, site.position, site.batch.warps
     everyone = site.batch.everyone
-    row, col = _PAIRS
+    row, col = PAIRS
 
     def run(lanes: Lanes) -> None:
-        matrices = np.zeros((warps, _MOST_MATRICES, _EDGE, _EDGE), np.uint16)
+        matrices = np.zeros((warps, MOST_MATRICES, EDGE, EDGE), np.uint16)
         for i, read in enumerate(reads):
             values = everyone.fill(read(everyone)).reshape(-1, WARP_SIZE)
             matrix = matrices[:, i].swapaxes(1, 2) if trans else matrices[:, i]
@@ -95,8 +96,8 @@ def stmatrix(site: Site, op: Opcode) -> Run:
             matrix[:, row, col + 1] = (values >> np.uint32(16)).astype(np.uint16)
         at = _addressing(lanes, count)
         givers = lanes.take(at)
-        rows = matrices.reshape(-1, _EDGE)[givers.indices()]
-        memory.store(position, space, address(lanes)[at], [rows[:, i] for i in range(_EDGE)], givers)
+        rows = matrices.reshape(-1, EDGE)[givers.indices()]
+        memory.store(position, space, address(lanes)[at], [rows[:, i] for i in range(EDGE)], givers)
 
     return run
 
@@ -109,11 +110,11 @@ def movmatrix(site: Site, op: Opcode) -> Run:
     op.finish()
     read, write = site.operands.source(site.texts[1], "b32"), site.operands.target(site.texts[0], "b32")
     everyone, warps = site.batch.everyone, site.batch.warps
-    row, col = _PAIRS
+    row, col = PAIRS
 
     def run(lanes: Lanes) -> None:
         values = everyone.fill(read(everyone)).reshape(-1, WARP_SIZE)
-        matrix = np.zeros((warps, _EDGE, _EDGE), np.uint32)
+        matrix = np.zeros((warps, EDGE, EDGE), np.uint32)
         matrix[:, row, col], matrix[:, row, col + 1] = values & np.uint32(0xFFFF), values >> np.uint32(16)
         turned = matrix.swapaxes(1, 2)
         write(lanes, lanes.select((turned[:, row, col] | (turned[:, row, col + 1] << np.uint32(16))).reshape(-1)))

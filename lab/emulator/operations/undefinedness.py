@@ -19,6 +19,7 @@ from lab.emulator.opcodes import Opcode
 from lab.emulator.operations import fragments
 from lab.emulator.operations.elements import BITS, REGISTER_BITS, per_register
 from lab.emulator.operations.fragments import FragmentLayout
+from lab.emulator.operations.ldmatrix import EDGE, MOST_MATRICES, PAIRS
 from lab.emulator.operations.shapes import take_shape
 
 Origins = NDArray[np.int32]
@@ -34,8 +35,7 @@ Loaded = Mapping[int, Origins]
 """Number of a loaded element to the origins that its threads, which gave the address, found."""
 
 _BYTE = 8
-_EDGE, _MATRICES = 8, WARP_SIZE // 8
-_ROW, _COLUMN = np.arange(WARP_SIZE) // 4, 2 * (np.arange(WARP_SIZE) % 4)  # PTX ISA, ldmatrix
+_ROW, _COLUMN = PAIRS
 _VOLTA = (8, 8, 4)
 
 _Tiles = NDArray[np.float64]
@@ -72,8 +72,8 @@ def loaded_registers(opcode: str, loaded: Loaded, count: int, threads: int) -> d
     if op.family != "ldmatrix" or not loaded:
         return dict(loaded)
     none = np.zeros(threads, np.int32)
-    rows = np.stack([loaded.get(element, none) for element in range(_EDGE)], axis=1)
-    matrices = rows.reshape(-1, _MATRICES, _EDGE, _EDGE)
+    rows = np.stack([loaded.get(element, none) for element in range(EDGE)], axis=1)
+    matrices = rows.reshape(-1, MOST_MATRICES, EDGE, EDGE)
     if "trans" in op.parts:
         matrices = matrices.swapaxes(2, 3)
     return {i: _pairs(matrices[:, i]) for i in range(count)}
@@ -85,12 +85,12 @@ def stored_elements(opcode: str, registers: Registers) -> list[Origins]:
     if op.family == "wmma":
         per = _per(next(t for t in reversed(op.parts) if t in BITS))
         return [each for each in registers for _ in range(per)]
-    matrices = np.zeros((len(registers[0]) // WARP_SIZE, _MATRICES, _EDGE, _EDGE), np.int32)
+    matrices = np.zeros((len(registers[0]) // WARP_SIZE, MOST_MATRICES, EDGE, EDGE), np.int32)
     for i, each in enumerate(registers):
         matrix = _matrix(each)
         matrices[:, i] = matrix.swapaxes(1, 2) if "trans" in op.parts else matrix
-    rows = matrices.reshape(-1, _EDGE)
-    return [np.ascontiguousarray(rows[:, element]) for element in range(_EDGE)]
+    rows = matrices.reshape(-1, EDGE)
+    return [np.ascontiguousarray(rows[:, element]) for element in range(EDGE)]
 
 
 def _worst(origins: Registers) -> Origins:
@@ -100,7 +100,7 @@ def _worst(origins: Registers) -> Origins:
 def _matrix(register: Origins) -> Origins:
     """Return the (warps, 8, 8) elements of the matrix that a register of a warp's lanes holds."""
     held = register.reshape(-1, WARP_SIZE)
-    matrix = np.zeros((len(held), _EDGE, _EDGE), np.int32)
+    matrix = np.zeros((len(held), EDGE, EDGE), np.int32)
     matrix[:, _ROW, _COLUMN] = matrix[:, _ROW, _COLUMN + 1] = held
     return matrix
 
