@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -345,6 +346,7 @@ def combines(name: str, t: str) -> bool:
     return (f"b{t[1:]}" if bits else t) in _REDUCTIONS[name]
 
 
+@cache
 def reduction(name: str, t: str) -> Combine:
     """Return what combines bytes by an operation on a type."""
     update, dtype = update_of(name, t), DTYPES[t]
