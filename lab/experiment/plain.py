@@ -192,7 +192,7 @@ def _check_sizes(reading: Reading, known: set[str]) -> None:
                 reading.refuse(f"the key {key} cannot stand beside launches", (key,), accepted="launches alone")
     for path, launch in _launches(raw):
         for key in ("grid", "block", "cluster"):
-            for i, size in enumerate(_clusters(launch.cluster) if key == "cluster" else listed(getattr(launch, key))):
+            for i, size in enumerate(_sizes(getattr(launch, key))):
                 place: Key = (*path, key, i) if isinstance(getattr(launch, key), list) else (*path, key)
                 check_names(reading, size, place, known | {RESIDENT_BLOCKS} if key == "grid" else known, f"the {key}")
         check_names(reading, launch.shared_bytes, (*path, "shared_bytes"), known, "shared_bytes")
@@ -307,7 +307,7 @@ def _declares(
                 arguments={name: types[name] for name in one.arguments},
                 shared_bytes=one.shared_bytes,
                 carveout=one.carveout,
-                cluster=_clusters(one.cluster),
+                cluster=_sizes(one.cluster),
                 when=one.when,
             )
             for i, one in enumerate(raw.launches)
@@ -329,15 +329,15 @@ def _declares(
         arguments=types,
         shared_bytes=raw.shared_bytes,
         carveout=raw.carveout,
-        cluster=_clusters(raw.cluster),
+        cluster=_sizes(raw.cluster),
         parameters=parameters,
         workspace=workspace,
         tensor_maps=maps,
     )
 
 
-def _clusters(sizes: Sizes | None) -> list[str | int]:
-    """The sizes of a cluster; none where the launch asks for no clusters."""
+def _sizes(sizes: Sizes | None) -> list[str | int]:
+    """The sizes of a grid, a block or a cluster; none where a launch asks for no clusters."""
     return [] if sizes is None else listed(sizes)
 
 
