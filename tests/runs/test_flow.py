@@ -144,15 +144,21 @@ def test_each_size_that_the_cpu_has_smaller_is_halved_for_every_eighth_variant(c
     assert not flow.emulation_task(own, replace(variant, planned=second)).samples[-1].halved
 
 
-def test_a_sample_of_an_operator_has_the_fields_that_follow_its_sizes(context, variant, tmp_path):
-    file = tmp_path / "awkward.yaml"
-    real, small = "{m: 4096, n: 4096, k: 4096, layout: tn, alpha: 0.5}", "{m: 272, n: 144, k: 80}"
+def with_sizes(context, variant, folder, real, small):
+    """The context of a problem and an emulated one, and the variant there, without matrix instructions and with one."""
+    file = folder / "sizes.yaml"
     file.write_text(EXPERIMENT.replace("{m: 64, n: 64, k: 64}", real).replace("{m: 32}", small))
     own = replace(context, experiment=load(file))
     first, *_ = plan(own.experiment, expand(own.experiment).points, [cast("Toolchain", Compiler())], ["sm_90"])
-    assert flow.emulation_task(own, replace(variant, planned=first)).samples == ()  # it has no matrix instruction
+    plain = replace(variant, planned=first)
     mix = KernelMix("ptx", "k", Counts(1, {"mma": 1}, {"mma.sync": 1}, 0, 0), (), None)
-    multiplying = replace(variant, planned=first, record=replace(variant.record, ptx=mix))
+    return own, plain, replace(plain, record=replace(plain.record, ptx=mix))
+
+
+def test_a_sample_of_an_operator_has_the_fields_that_follow_its_sizes(context, variant, tmp_path):
+    real, small = "{m: 4096, n: 4096, k: 4096, layout: tn, alpha: 0.5}", "{m: 272, n: 144, k: 80}"
+    own, plain, multiplying = with_sizes(context, variant, tmp_path, real, small)
+    assert flow.emulation_task(own, plain).samples == ()  # it has no matrix instruction
     least, *_ = flow.emulation_task(own, multiplying).samples
     found = [least.problem[name] for name in ("m", "n", "k", "lda", "ldb", "ldc", "alpha")]
     assert found == [512, 256, 128, 128, 128, 512, 0.5]
@@ -168,12 +174,7 @@ def test_a_sample_of_an_operator_has_the_fields_that_follow_its_sizes(context, v
     ],
 )
 def test_rows_of_a_sample_begin_as_those_of_the_real_problem(context, variant, tmp_path, real, leading):
-    file = tmp_path / "unaligned.yaml"
-    file.write_text(EXPERIMENT.replace("{m: 64, n: 64, k: 64}", real).replace("{m: 32}", "{m: 272, n: 144, k: 80}"))
-    own = replace(context, experiment=load(file))
-    first, *_ = plan(own.experiment, expand(own.experiment).points, [cast("Toolchain", Compiler())], ["sm_90"])
-    mix = KernelMix("ptx", "k", Counts(1, {"mma": 1}, {"mma.sync": 1}, 0, 0), (), None)
-    multiplying = replace(variant, planned=first, record=replace(variant.record, ptx=mix))
+    own, _, multiplying = with_sizes(context, variant, tmp_path, real, "{m: 272, n: 144, k: 80}")
     least, *_ = flow.emulation_task(own, multiplying).samples
     assert [least.problem[name] for name in ("m", "n", "k")] == [512, 256, 128]
     assert tuple(least.problem[name] for name in ("lda", "ldb", "ldc")) == leading
