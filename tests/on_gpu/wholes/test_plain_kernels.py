@@ -164,6 +164,7 @@ def test_a_script_of_kernel_tuners_users_is_measured(script, tmp_path):
 
 REDUCE = r"""
 #include <cuda.h>
+#include <cuda_fp16.h>
 // Each block adds its box of 16 rows and 64 columns to C: blocks along z to the same one.
 extern "C" __global__ void k(const __grid_constant__ CUtensorMap c_map, const T *a)
 {
