@@ -21,6 +21,8 @@ SETTINGS = {
     "v7_cluster": ({**SMALL, "blocks": 2}, (64, 512, 136)),
     "v8_epilogue": ({**SMALL, "block_m": 128, "blocks": 2}, (128, 512, 72)),
     "v9_pingpong": ({**SMALL, "block_n": 64, "blocks": 2}, (64, 512, 136)),
+    "split_wgmma": (SMALL, (64, 128, 264)),
+    "stream": ({**SMALL, "block_n": 64, "warpgroups": 1, "blocks": 3}, (64, 128, 136)),
 }
 """Parameters, and m, n, k: every block goes round its ring of stages more than once, and from v6 on takes two tiles."""
 
@@ -64,6 +66,15 @@ FAULTS = [  # rung, what is wrong, text in its place, kind of the finding
      "barrier-divergence"),
     ("v9_pingpong", "does not await its turn", "if (tile >= clusters) await(turn);", "", "uninitialised-read"),
     ("v9_pingpong", "never yields", "if (tile + clusters < tiles) yield_to(1 - turn);", "", "mbarrier-deadlock"),
+    ("split_wgmma", "sums laid over tiles", 'asm volatile("bar.sync 1, 256;" ::: "memory");', "", "shared-race"),
+    ("split_wgmma", "sums of others not awaited", "cluster_barrier();\n#pragma", "#pragma", "missing-cluster-sync"),
+    ("split_wgmma", "ends while it is read", "cluster_barrier();  // a", "// a", "missing-cluster-sync"),
+    ("split_wgmma", "all take the first steps", "begin + step)", "step)", WRONG),
+    ("stream", "taken from whoever was there", "ld.acquire.gpu", "ld.relaxed.gpu", "global-race"),
+    ("stream", "left to whoever comes by", "st.release.gpu", "st.relaxed.gpu", "global-race"),
+    ("stream", "one lane does not wait for the others", "__syncwarp();\n        if (threadIdx", "if (threadIdx",
+     "global-race"),
+    ("stream", "the first of the others left out", "blockIdx.x + 1; share", "blockIdx.x + 2; share", WRONG),
 ]  # fmt: skip
 ALIKE = [  # others of those kinds
     ("v2_stages", "a group too many left", "cp.async.wait_group 2;", "cp.async.wait_group 3;", "async-not-waited"),

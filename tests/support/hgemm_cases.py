@@ -54,6 +54,16 @@ SETTINGS: dict[str, tuple[str, dict[str, Scalar]]] = {
     ),
     "ping-pong": ("v9_pingpong", {"block_m": 64, "block_n": 64, "stages": 3, "group": 2, "blocks": 2}),
     "ping-pong, two instructions": ("v9_pingpong", {"block_m": 320, "block_n": 64, "stages": 2, "blocks": 2}),
+    "split, wgmma": ("split_wgmma", {"block_m": 64, "stages": 3}),
+    "split, wgmma, three blocks": (
+        "split_wgmma",
+        {"block_m": 64, "block_n": 64, "warpgroups": 1, "stages": 2, "split_k": 3},
+    ),
+    "stream": ("stream", {"block_m": 64, "stages": 3, "group": 2, "blocks": 3}),
+    "stream, one multiplies": (
+        "stream",
+        {"block_m": 64, "block_n": 64, "warpgroups": 1, "stages": 2, "group": 2, "blocks": 7},
+    ),
 }
 """Every rung, and what its parameters make different: widths of lines, several slabs, one stage's depth, warpgroups."""
 
@@ -146,7 +156,7 @@ def template(name: str) -> front_matter.Template:
 
 def arch(name: str) -> str:
     """Return the architecture that a template is compiled for: bulk copies and wgmma are of sm_90a."""
-    return "90a" if rung(name) >= 3 or name == "packed" else "90"
+    return "90a" if rung(name) >= 3 or name in {"packed", "split_wgmma", "stream"} else "90"
 
 
 def rung(name: str) -> int:
@@ -160,7 +170,7 @@ def problems(
     """Yield the points of these numbers for the types and the layout."""
     gemm = operator("gemm")
     factor = 2 if dtype == "int8" else 1  # so that they are integers
-    aligned, stored = rung(name) >= 2, rung(name) >= 8
+    aligned, stored = rung(name) >= 2 or name in {"split_wgmma", "stream"}, rung(name) >= 8
     whole = {"lda": 16 // ELEMENT_BYTES[dtype], "ldb": 16 // ELEMENT_BYTES[dtype], "ldc": 8}
     for i in points:
         (m, n, k), (alpha, beta), slack = POINTS[i]
