@@ -32,15 +32,15 @@ L1
 L2 reads, L2 writes
     Bytes of sectors over those that L2 sends to an SM and takes from it in a cycle (`lab.hardware.latencies`). L1
     serves repeated reads as `lab.store.caches` says; for records that lack what was read again: see `Reuse`. Bulk
-    copies pass by L1.
+    copies pass by L1. Of those that fill stages, L2 sends all SMs together 55 bytes a cycle for each SM, and fewer of
+    rows that begin within lines.
 stages, copies
     Asynchronous copies that fill a ring of stages in shared memory. A stage is there when its last line has come, 900
     cycles after it was asked for from DRAM and 502 from L2, and its wavefronts have been written; as many are under way
     as the ring has, less the one that is read. Blocks that want the same lines wait for DRAM together. Where a warp
     does nothing but ask for stages, it asks again when the products of the next step have been queued, so that a round
-    takes an arrival and the products of a step, and of a cluster 140 cycles more; all SMs together get 48 bytes a cycle
-    each, and fewer of rows that begin within lines, and one alone 64. This limits the rest. Where the warps that ask
-    also multiply, each step takes what it waits for, a latency and its bytes at 26 a cycle, and what it does.
+    takes an arrival and the products of a step, and of a cluster 140 cycles more. Where the warps that ask also
+    multiply, each step takes what it waits for, a latency and its bytes at 26 a cycle, and what it does.
 atomics
     Updates of global memory that wait for each other, over the slices of L2 that the touched elements lie in
     (`busy_slices`); those of shared memory are wavefronts.
@@ -119,8 +119,8 @@ for, and how they begin and end. At worst these follow each other."""
 _LIMIT_ORDER: Final = 16
 """Order of the norm of the time and of the one that the GPU's power allows."""
 _STAGES: Final = "stages"
-"""Nothing is in the way of what a warp copies that does nothing else, and it is in the way of nothing."""
 _DRAM: Final = "DRAM"
+_READS: Final = "L2 reads"
 _PRODUCTS: Final = "tensor cores"
 _ENDS: Final = "ends of blocks"
 """What no other resource works beside."""
@@ -216,11 +216,10 @@ def _together(machine: SmLatencies, found: Mapping[str, float]) -> float:
     what DRAM needs is hidden in part only.
     """
     together = _STAGES in found and found.get(_PRODUCTS, 0.0) > 0
-    apart = {_STAGES, _ENDS, _DRAM} if together else {_STAGES, _ENDS}
-    beside = sum(seconds**ORDER for name, seconds in found.items() if name not in apart)
-    norm: float = beside ** (1 / ORDER)
+    apart = {_ENDS, _DRAM} if together else {_ENDS}
+    norm: float = sum(seconds**ORDER for name, seconds in found.items() if name not in apart) ** (1 / ORDER)
     bare = machine.bare_dram * found.get(_DRAM, 0.0) if together else 0.0
-    return max(found.get(_STAGES, 0.0), norm) + bare + found.get(_ENDS, 0.0)
+    return norm + bare + found.get(_ENDS, 0.0)
 
 
 def _seconds(
@@ -334,18 +333,15 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
         "load/store units": warps(*_MEMORY) * WARP_SIZE / sm.lsu_lanes,
         "shared memory": work.wavefronts * share / machine.shared_wavefronts,
         "L1": share * max(_lines(work) / machine.l1_tags, _passes(work) / machine.l1_lines),
-        "L2 reads": share
-        * (
-            fetched * (even / machine.l2_read_bytes + (1 - even) / machine.l2_scattered_bytes)
-            + SECTOR_BYTES * work.bulk_sectors / machine.l2_bytes
-        ),
+        _READS: share * fetched * (even / machine.l2_read_bytes + (1 - even) / machine.l2_scattered_bytes)
+        + _received(gpu, work, share),
         "L2 writes": SECTOR_BYTES * work.store_sectors / machine.store_bytes * share,
     }
     if work.spilled is not None:
         requests, past = work.spilled.loads + work.spilled.stores, work.spilled.past_l1
         made["load/store units"] += requests * WARP_SIZE / sm.lsu_lanes * share
         made["L1"] += requests / machine.l1_lines * share
-        made["L2 reads"] += past * work.spilled.loads * LINE_BYTES / machine.l2_read_bytes * share
+        made[_READS] += past * work.spilled.loads * LINE_BYTES / machine.l2_read_bytes * share
         made["L2 writes"] += past * work.spilled.stores * LINE_BYTES / machine.store_bytes * share
     resident = min(max(1, work.blocks_per_sm), fullest)
     loss = 1 + machine.large_block_loss * max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
@@ -384,10 +380,18 @@ def _copying(gpu: Gpu, work: LaunchWork, ring: Ring, least: float, resident: int
         return {"copies": share / resident * (arrival + work.blocks * _alone(machine, work, least)) / ring.ahead}
     shared = machine.cluster_latency if work.cluster > 1 else 0.0
     round_trip = ring.fills * (_arrival(gpu, work, ring, least) + shared) + _multiplying(gpu, machine, work)
-    # L2 sends so much while all SMs receive; the few that have a last block more receive no faster than one can
-    sent = ring.fills * _stretched(machine, ring) / machine.stage_bytes / gpu.sms / work.uneven
-    received = share * ring.fills * ring.bytes / machine.l2_bytes
-    return {_STAGES: max(share * round_trip / ring.ahead / resident, sent, received)}
+    return {_STAGES: share * round_trip / ring.ahead / resident}
+
+
+def _received(gpu: Gpu, work: LaunchWork, share: float) -> float:
+    """Return the cycles in which L2 sends what bulk copies read.
+
+    Of stages, it has so much for all SMs together: where few have a block more, these receive faster.
+    """
+    machine, ring = gpu.latencies, work.ring
+    if ring is None or ring.in_turn:
+        return share * SECTOR_BYTES * work.bulk_sectors / machine.l2_bytes
+    return ring.fills * _stretched(machine, ring) / machine.stage_bytes / gpu.sms / work.uneven
 
 
 def _arrival(gpu: Gpu, work: LaunchWork, ring: Ring, least: float) -> float:

@@ -395,21 +395,22 @@ ONE_AN_SM = replace(WORK, blocks=132, blocks_per_sm=1, instructions=0.0, by_clas
 
 def test_a_stage_arrives_once_for_as_many_as_are_filled_at_the_same_time():
     one, two, near = (
-        score(H200, [replace(ONE_AN_SM, ring=replace(RING, ahead=n))], moved).resources["stages"]
+        score(H200, [replace(ONE_AN_SM, ring=replace(RING, ahead=n))], moved).resources
         for n, moved in ((1, 10**9), (2, 10**9), (1, 0))
     )
     machine = H200.latencies
-    assert one == pytest.approx(100 * (machine.global_latency + 32768 / 128) / CLOCK)
-    # two at a time would come faster than an SM receives them
-    assert one / 2 < two == pytest.approx(100 * 32768 / machine.stage_bytes / CLOCK)
+    assert one["stages"] == pytest.approx(100 * (machine.global_latency + 32768 / 128) / CLOCK)
+    assert two["stages"] == pytest.approx(one["stages"] / 2)
+    # however many are under way, L2 sends no more
+    assert one["L2 reads"] == two["L2 reads"] == pytest.approx(100 * 32768 / machine.stage_bytes / CLOCK)
     # where nothing comes from DRAM, L2 has the last line, too
-    assert near == pytest.approx(max(two, 100 * (machine.l2_latency + 32768 / 128) / CLOCK))
+    assert near["stages"] == pytest.approx(100 * (machine.l2_latency + 32768 / 128) / CLOCK)
 
 
 def test_rows_that_begin_within_lines_arrive_later():
     machine = H200.latencies
     whole, half, all_of_it = (
-        score(H200, [replace(ONE_AN_SM, ring=replace(RING, ahead=2, rows=rows))], 10**9).resources["stages"]
+        score(H200, [replace(ONE_AN_SM, ring=replace(RING, ahead=2, rows=rows))], 10**9).resources["L2 reads"]
         for rows in (((128, 32768.0),), ((16, 8192.0), (128, 24576.0)), ((16, 32768.0), (64, 0.0)))
     )
     at_16 = dict(machine.unaligned_rows)[16]
@@ -423,30 +424,24 @@ def test_what_a_block_of_a_cluster_fetches_itself_takes_longer_or_what_it_receiv
     rows = ((16, fetched),)
     ring = replace(RING, ahead=4, fetched=fetched, rows=rows)
     assert dict(H200.latencies.unaligned_rows)[16] == 2.05
-    found = score(H200, [replace(ONE_AN_SM, ring=ring)], 10**9).resources["stages"]
+    found = score(H200, [replace(ONE_AN_SM, ring=ring)], 10**9).resources["L2 reads"]
     assert found == pytest.approx(longer * 100 * 32768 / H200.latencies.stage_bytes / CLOCK)
 
 
-@pytest.mark.parametrize(
-    ("blocks", "stages"), [(132 * 2, 200 / 48), (132 + 1, 200 / 64), (132 + 120, 252 / 132 * 100 / 48)]
-)
-def test_few_last_blocks_receive_as_fast_as_an_sm_can(blocks, stages):
-    """100 stages a block; L2 sends all SMs 48 bytes a cycle each, and one alone 64."""
-    machine = H200.latencies
-    assert (machine.stage_bytes, machine.l2_bytes) == (48, 64)
+@pytest.mark.parametrize("blocks", [132 * 2, 132 + 1, 33])
+def test_l2_sends_all_sms_together_so_much(blocks):
+    """100 stages a block: the last blocks do not receive less than L2 has."""
     ring = replace(RING, fills=100.0 * blocks, ahead=8)
-    found = score(H200, [replace(ONE_AN_SM, blocks=blocks, ring=ring)], 0).resources["stages"]
-    assert found == pytest.approx(32768 * stages / CLOCK)
+    found = score(H200, [replace(ONE_AN_SM, blocks=blocks, ring=ring)], 0).resources["L2 reads"]
+    assert found == pytest.approx(blocks / 132 * 100 * 32768 / H200.latencies.stage_bytes / CLOCK)
 
 
-def test_the_round_that_is_not_full_is_counted_once():
-    """Blocks that stay have 1.25 passes in the mean and at most 2."""
+def test_what_blocks_that_stay_receive_is_no_more_where_some_have_more_passes():
     even, uneven = (
-        score(H200, [replace(ONE_AN_SM, ring=replace(RING, ahead=8), uneven=n)], 0).resources["stages"]
-        for n in (1, 1.6)
+        score(H200, [replace(ONE_AN_SM, ring=replace(RING, ahead=8), uneven=n)], 0).resources for n in (1, 1.6)
     )
-    assert even == pytest.approx(100 * 32768 / 48 / CLOCK)
-    assert uneven == pytest.approx(1.6 * 100 * 32768 / 64 / CLOCK)
+    assert uneven["L2 reads"] == pytest.approx(even["L2 reads"])
+    assert uneven["stages"] == pytest.approx(1.6 * even["stages"])
 
 
 def test_a_stage_of_a_cluster_is_free_when_all_its_blocks_have_read_it():
@@ -464,13 +459,19 @@ def test_blocks_that_wait_for_the_same_lines_wait_for_dram_together():
     assert found == pytest.approx(100 * (latency + 32768 / 128) / CLOCK)
 
 
+def norm(resources, *but):
+    return sum(seconds**ORDER for name, seconds in resources.items() if name not in but) ** (1 / ORDER)
+
+
 def test_stages_of_products_hide_half_of_what_dram_needs():
     ring = replace(RING, ahead=8)
     for products, bare in (({"float16": 1e6}, H200.latencies.bare_dram), ({}, 0.0)):
         work = replace(ONE_AN_SM, group_products=products, ring=ring)
         still, moving = (score(H200, [work], moved) for moved in (0, 10**8))
         assert "DRAM" not in still.resources
-        assert moving.seconds - still.seconds == pytest.approx(bare * moving.resources["DRAM"])
+        assert still.seconds - still.launches_s == pytest.approx(norm(still.resources, "power"))
+        hidden = norm(moving.resources, "power", *["DRAM"] * (bare > 0))
+        assert moving.seconds - moving.launches_s == pytest.approx(hidden + bare * moving.resources["DRAM"])
 
 
 def test_a_stage_is_asked_for_again_when_the_products_of_the_next_step_are_queued():
@@ -486,20 +487,19 @@ def test_a_stage_is_asked_for_again_when_the_products_of_the_next_step_are_queue
     assert one.resources["stages"] == pytest.approx(100 * trip / CLOCK)
     assert three.resources["stages"] == pytest.approx(one.resources["stages"] / 3)
     bare = machine.bare_dram * one.resources["DRAM"]
-    assert one.seconds - one.launches_s == pytest.approx(one.resources["stages"] + bare, rel=1e-3)
+    assert one.seconds - one.launches_s == pytest.approx(norm(one.resources, "DRAM", "power") + bare, rel=1e-3)
     assert three.seconds < one.seconds
 
 
-def test_stages_that_arrive_in_time_delay_nothing():
+def test_stages_delay_what_is_done_with_them_as_other_resources_do():
     busy = replace(ONE_AN_SM, instructions=132 * 1e6)
-    without, early, late = (
-        score(H200, [replace(busy, ring=ring)], 0).seconds
-        for ring in (None, replace(RING, fills=132 * 50), replace(RING, fills=132 * 1000))
+    without, early, even = (
+        score(H200, [replace(busy, ring=ring)], 0)
+        for ring in (None, replace(RING, fills=132 * 60), replace(RING, fills=132 * 600))
     )
-    assert early == without
-    assert late == pytest.approx(
-        score(H200, [replace(ONE_AN_SM, ring=replace(RING, fills=132 * 1000))], 0).seconds, rel=1e-3
-    )
+    assert without.seconds < early.seconds < 1.01 * without.seconds
+    assert even.seconds - even.launches_s == pytest.approx(norm(even.resources))
+    assert even.seconds - even.launches_s > 1.1 * max(even.resources.values())
 
 
 def test_warps_that_copy_and_multiply_do_one_after_the_other():
