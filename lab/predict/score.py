@@ -17,7 +17,7 @@ arithmetic
 tensor cores
     Multiply-adds of the matrix instructions at the rates of `lab.hardware.gpus.Architecture.tensor_lanes`, of which
     mma.sync and wgmma each reach a part on sm_90. wgmma reads its operands in shared memory, where small shapes take
-    longer, beside three quarters of what is copied there, and reaches the same part of that.
+    longer, in clusters beside a part of what is copied there, and reaches the same part of that.
 power (whole GPU)
     What wgmma multiplies, at 0.71 of that rate: with all SMs at work, the GPU lowers its clock. Pauses count, so that a
     kernel whose SMs wait keeps the clock. It limits the whole, with a norm of order 16.
@@ -448,8 +448,9 @@ def _allowed(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:
 def _multiplying(gpu: Gpu, machine: SmLatencies, work: LaunchWork) -> float:
     """Return the cycles, at the highest clock, that one SM's tensor cores would take for the whole launch."""
     alone, together = (_documented(gpu, made) for made in (work.products, work.group_products))
-    if together:  # they read no faster than shared memory lets them, beside what is copied there
-        waves = work.group_wavefronts + machine.copies_beside * work.wavefronts
+    if together:  # they read no faster than shared memory lets them, beside what blocks of a cluster copy there
+        beside = machine.copies_beside if work.cluster > 1 else 0.0
+        waves = work.group_wavefronts + beside * work.wavefronts
         together = max(together, waves / machine.shared_wavefronts)
     return alone / machine.warp_products + together / machine.group_products
 

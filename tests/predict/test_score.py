@@ -604,7 +604,12 @@ def test_products_of_warpgroups_take_as_long_as_their_operands_are_read():
     busy = replace(ONE_AN_SM, group_products={"float16": 132e9}, wavefronts=132 * 2e5)
     few, many = (score(H200, [replace(busy, group_wavefronts=132 * n)], 0).resources for n in (1e5, 1e6))
     assert few["tensor cores"] == pytest.approx(1e9 / 2048 / H200.latencies.group_products / CLOCK)
-    assert many["tensor cores"] == pytest.approx((1e6 + 0.75 * 2e5) / H200.latencies.group_products / CLOCK)
+    assert many["tensor cores"] == pytest.approx(1e6 / H200.latencies.group_products / CLOCK)
+    # blocks of a cluster write into each other's shared memory
+    pair = score(H200, [replace(busy, group_wavefronts=132e6, cluster=2)], 0).resources["tensor cores"]
+    rounds = math.ceil(132 / (2 * clusters_likely(H200, 1, 2)))
+    beside = H200.latencies.copies_beside * 2e5
+    assert pair == pytest.approx(rounds * (1e6 + beside) / H200.latencies.group_products / CLOCK)
     # what one warp multiplies comes from registers
     alone = score(H200, [replace(ONE_AN_SM, products={"float16": 132e9}, wavefronts=132 * 1e7)], 0).resources
     assert alone["tensor cores"] == pytest.approx(1e9 / 2048 / H200.latencies.warp_products / CLOCK)
