@@ -58,8 +58,8 @@ latency
     What a block waits for, over the blocks that an SM holds at once, so that occupancy hides it: what its warps would
     need alone, by the order and the scheduling bits of their SASS (`lab.predict.chains`), and 350 cycles for its start
     and end. Warps that meet at barriers also wait for each other's mma.sync on their sub-partition and for what the
-    others read in shared memory, if they multiply matrices, and for the blocks beside theirs, which do the same. Blocks
-    of more than 8 warps take 22 % more for each doubling. A global load takes 900 cycles from DRAM, 502 from L2 and 55
+    others read in shared memory, if they multiply matrices, and for the blocks beside theirs, which do the same. Other
+    blocks of more than 8 warps take 22 % more for each doubling. A global load takes 900 cycles from DRAM, 502 from L2 and 55
     from L1, as long as the last line of those that are waited for together; a warp waits for no more loads than the CPU
     executed. Records without chains: 900 for each group of global loads, as large as the hot region's; 20 for a
     barrier, 24 for a shuffle, 4 for each instruction (Jia et al., arXiv 1804.06826).
@@ -344,8 +344,11 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
         made[_READS] += past * work.spilled.loads * LINE_BYTES / machine.l2_read_bytes * share
         made["L2 writes"] += past * work.spilled.stores * LINE_BYTES / machine.store_bytes * share
     resident = min(max(1, work.blocks_per_sm), fullest)
-    loss = 1 + machine.large_block_loss * max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
-    chain = loss * (_alone(machine, work, least) + _queueing(gpu, machine, work, resident))
+    queueing = _queueing(gpu, machine, work, resident)
+    # what is counted for warps that wait for each other's products is not lost once more
+    doublings = 0.0 if queueing else max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
+    loss = 1 + machine.large_block_loss * doublings
+    chain = loss * (_alone(machine, work, least) + queueing)
     bare, hidden = _ends(gpu, work, least, loss)
     # blocks beside it multiply while one begins or ends; without any, nothing does
     alone = 0 if work.ends is None else fullest if resident == 1 else 1

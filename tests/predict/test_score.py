@@ -600,6 +600,19 @@ def test_warps_that_multiply_and_meet_at_barriers_read_shared_memory_one_after_t
     assert meeting == pytest.approx(other + 7 / 8 * 800, rel=1e-3)
 
 
+def test_large_blocks_lose_nothing_more_where_their_warps_wait_for_each_others_products():
+    chain = WarpChain(1000, 2000.0, barriers=8.0)
+    work = replace(ONE_AN_SM, chain=chain, warps_per_block=16)
+    waiting, other = (
+        score(H200, [replace(work, products=made, waited_wavefronts=132 * 800.0)], 0).resources["latency"]
+        for made in ({"float16": 1.0}, {})
+    )
+    machine = H200.latencies
+    alone = 2000 + 8 * machine.block_barrier
+    assert other == pytest.approx((1 + machine.large_block_loss) * (alone + machine.block_latency) / CLOCK)
+    assert waiting == pytest.approx((alone + 15 / 16 * 800 + machine.block_latency) / CLOCK, rel=1e-3)
+
+
 def test_products_of_warpgroups_take_as_long_as_their_operands_are_read():
     busy = replace(ONE_AN_SM, group_products={"float16": 132e9}, wavefronts=132 * 2e5)
     few, many = (score(H200, [replace(busy, group_wavefronts=132 * n)], 0).resources for n in (1e5, 1e6))
