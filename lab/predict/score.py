@@ -40,7 +40,7 @@ stages, copies
     as the ring has, less the one that is read. Blocks that want the same lines wait for DRAM together. Where a warp
     does nothing but ask for stages, it asks again when the products of the next step have been queued, so that a round
     takes an arrival and the products of a step, and of a cluster 140 cycles more. Where the warps that ask also
-    multiply, each step takes what it waits for, a latency and its bytes at 26 a cycle, and what it does.
+    multiply, each step takes what it waits for, a latency and its bytes at 26 a cycle; of wgmma also what it does.
 atomics
     Updates of global memory that wait for each other, over the slices of L2 that the touched elements lie in
     (`busy_slices`); those of shared memory are wavefronts.
@@ -59,9 +59,9 @@ latency
     need alone, by the order and the scheduling bits of their SASS (`lab.predict.chains`), and 350 cycles for its start
     and end. Warps that meet at barriers also wait for each other's mma.sync on their sub-partition and for what the
     others read in shared memory, if they multiply matrices, and for the blocks beside theirs, which do the same. Other
-    blocks of more than 8 warps take 22 % more for each doubling. A global load takes 900 cycles from DRAM, 502 from L2 and 55
-    from L1, as long as the last line of those that are waited for together; a warp waits for no more loads than the CPU
-    executed. Records without chains: 900 for each group of global loads, as large as the hot region's; 20 for a
+    blocks of more than 8 warps take 22 % more for each doubling. A global load takes 900 cycles from DRAM, 502 from L2
+    and 55 from L1, as long as the last line of those that are waited for together; a warp waits for no more loads than
+    the CPU executed. Records without chains: 900 for each group of global loads, as large as the hot region's; 20 for a
     barrier, 24 for a shuffle, 4 for each instruction (Jia et al., arXiv 1804.06826).
 ends of blocks
     Of kernels with matrix instructions, what a block does outside of the loop that multiplies: until its first stage is
@@ -373,14 +373,16 @@ def _copying(gpu: Gpu, work: LaunchWork, ring: Ring, least: float, resident: int
 
     A warp that does nothing but copy asks for a stage as soon as it is free. That is known when the products of the
     next step have been queued, of which only the last can wait while the others are made. So the stages that are ahead
-    take an arrival and a step together. Warps that also multiply ask for one a step, and wait for another: a step takes
-    them what they wait for, and what they do.
+    take an arrival and a step together. Warps that also multiply ask for one a step, and wait for another. What wgmma
+    reads they may fill again when its products have been made, behind all that a step takes them; what they have loaded
+    into registers, once they have met, at the beginning of one.
     """
     machine = gpu.latencies
     share = _fullest(gpu, work) / work.blocks  # of the launch, on the fullest SM
     if ring.in_turn:
         arrival = ring.fills * (_last_line(gpu, work, ring, least) + ring.bytes / machine.copy_bytes)
-        return {"copies": share / resident * (arrival + work.blocks * _alone(machine, work, least)) / ring.ahead}
+        before = work.blocks * _alone(machine, work, least) if work.group_products else 0.0
+        return {"copies": share / resident * (arrival + before) / ring.ahead}
     shared = machine.cluster_latency if work.cluster > 1 else 0.0
     round_trip = ring.fills * (_arrival(gpu, work, ring, least) + shared) + _multiplying(gpu, machine, work)
     return {_STAGES: share * round_trip / ring.ahead / resident}

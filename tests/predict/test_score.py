@@ -502,12 +502,18 @@ def test_stages_delay_what_is_done_with_them_as_other_resources_do():
     assert even.seconds - even.launches_s > 1.1 * max(even.resources.values())
 
 
-def test_warps_that_copy_and_multiply_do_one_after_the_other():
+def test_warps_that_copy_and_multiply_ask_when_a_stage_has_been_read():
     chain = WarpChain(1000, 50_000.0)
-    turns = score(H200, [replace(ONE_AN_SM, chain=chain, ring=replace(RING, in_turn=True))], 0).resources
+    work = replace(ONE_AN_SM, chain=chain, ring=replace(RING, in_turn=True))
+    loaded, read = (
+        score(H200, [one], 0).resources
+        for one in (replace(work, products={"float16": 1.0}), replace(work, group_products={"float16": 1.0}))
+    )
     arrival = H200.latencies.l2_latency + 32768 / H200.latencies.copy_bytes
-    assert "stages" not in turns
-    assert turns["copies"] == pytest.approx((100 * arrival + 50_000) / CLOCK)
+    assert "stages" not in read
+    assert read["copies"] == pytest.approx((100 * arrival + 50_000) / CLOCK)
+    # what is multiplied is in registers, so that its stage is filled meanwhile
+    assert loaded["copies"] == pytest.approx(100 * arrival / CLOCK)
 
 
 def test_no_block_multiplies_while_the_only_one_of_an_sm_begins_and_ends():
