@@ -348,7 +348,7 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
     # what is counted for warps that wait for each other's products is not lost once more
     doublings = 0.0 if queueing else max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
     loss = 1 + machine.large_block_loss * doublings
-    chain = loss * (_alone(machine, work, least) + queueing)
+    chain = loss * (_alone(gpu, machine, work, least) + queueing)
     bare, hidden = _ends(gpu, work, least, loss)
     # blocks beside it multiply while one begins or ends; without any, nothing does
     alone = 0 if work.ends is None else fullest if resident == 1 else 1
@@ -381,7 +381,7 @@ def _copying(gpu: Gpu, work: LaunchWork, ring: Ring, least: float, resident: int
     share = _fullest(gpu, work) / work.blocks  # of the launch, on the fullest SM
     if ring.in_turn:
         arrival = ring.fills * (_last_line(gpu, work, ring, least) + ring.bytes / machine.copy_bytes)
-        before = work.blocks * _alone(machine, work, least) if work.group_products else 0.0
+        before = work.blocks * _alone(gpu, machine, work, least) if work.group_products else 0.0
         return {"copies": share / resident * (arrival + before) / ring.ahead}
     shared = machine.cluster_latency if work.cluster > 1 else 0.0
     round_trip = ring.fills * (_arrival(gpu, work, ring, least) + shared) + _multiplying(gpu, machine, work)
@@ -491,14 +491,20 @@ def _fetching(machine: SmLatencies, work: LaunchWork, blocks: int) -> float:
     return sum(n / rate for text, n in work.code if (rate := machine.fetched(text * INSTRUCTION_BYTES, warps)))
 
 
-def _alone(machine: SmLatencies, work: LaunchWork, least: float) -> float:
+def _alone(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float) -> float:
     """Return the cycles from a warp's first to its last instruction, if it has an SM for itself.
 
-    Where the order of its instructions is not known, each is taken to need the result of the one before.
+    Where the order of its instructions is not known, each is taken to need the result of the one before. Where it is,
+    but waits for copies are not on it, the chain lacks what these waits hid: a warp takes no less than it issues, an
+    instruction a cycle, and than its sub-partition multiplies for it.
     """
-    if work.chain is not None:
-        return _along(machine, work, _without(work.chain, work.ends), least)
     each = 1 / (work.blocks * work.warps_per_block)  # of the launch, in one warp
+    if work.chain is not None:
+        found = _along(machine, work, _without(work.chain, work.ends), least)
+        if work.ring is None or not work.ring.in_turn:
+            return found
+        multiplied = _documented(gpu, work.products) / machine.warp_products * gpu.architecture.sub_partitions
+        return max(found, each * work.instructions, each * multiplied)
     return (
         -(-work.load_requests * each // work.loads_together) * machine.global_latency
         + work.by_class.get(C.BARRIER, 0.0) * each * machine.block_barrier

@@ -516,6 +516,26 @@ def test_warps_that_copy_and_multiply_ask_when_a_stage_has_been_read():
     assert loaded["copies"] == pytest.approx(100 * arrival / CLOCK)
 
 
+@pytest.mark.parametrize(
+    ("instructions", "products", "least"), [(132 * 8 * 6000.0, 1.0, 6000), (0.0, 132 * 8 * 512.0 * 7000, 7000)]
+)
+def test_a_warp_whose_waits_for_copies_are_left_out_takes_no_less_than_it_issues(instructions, products, least):
+    machine = H200.latencies
+    work = replace(
+        ONE_AN_SM,
+        chain=WarpChain(1000, 5000.0),
+        ring=replace(RING, in_turn=True),
+        instructions=instructions,
+        products={"float16": products * machine.warp_products},
+    )
+    waiting, reading = (
+        score(H200, [replace(work, ring=ring)], 0).resources["latency"] * CLOCK - machine.block_latency
+        for ring in (work.ring, RING)
+    )
+    assert waiting == pytest.approx(least)
+    assert reading == pytest.approx(5000)
+
+
 def test_no_block_multiplies_while_the_only_one_of_an_sm_begins_and_ends():
     chain, ends = WarpChain(1000, 50_000.0), WarpChain(100, 3000.0)
     work = replace(ONE_AN_SM, blocks=132 * 4, chain=chain, ends=ends)
