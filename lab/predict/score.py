@@ -58,11 +58,12 @@ latency
     What a block waits for, over the blocks that an SM holds at once, so that occupancy hides it: what its warps would
     need alone, by the order and the scheduling bits of their SASS (`lab.predict.chains`), and 350 cycles for its start
     and end. Warps that meet at barriers also wait for each other's mma.sync on their sub-partition and for what the
-    others read in shared memory, if they multiply matrices, and for the blocks beside theirs, which do the same. Other
-    blocks of more than 8 warps take 22 % more for each doubling. A global load takes 900 cycles from DRAM, 502 from L2
-    and 55 from L1, as long as the last line of those that are waited for together; a warp waits for no more loads than
-    the CPU executed. Records without chains: 900 for each group of global loads, as large as the hot region's; 20 for a
-    barrier, 24 for a shuffle, 4 for each instruction (Jia et al., arXiv 1804.06826).
+    others read in shared memory, if they multiply matrices, and for the blocks beside theirs, which do the same; the
+    last blocks of an SM take a round of their own. Other blocks of more than 8 warps take 22 % more for each doubling.
+    A global load takes 900 cycles from DRAM, 502 from L2 and 55 from L1, as long as the last line of those that are
+    waited for together; a warp waits for no more loads than the CPU executed. Records without chains: 900 for each
+    group of global loads, as large as the hot region's; 20 for a barrier, 24 for a shuffle, 4 for each instruction (Jia
+    et al., arXiv 1804.06826).
 ends of blocks
     Of kernels with matrix instructions, what a block does outside of the loop that multiplies: until its first stage is
     there, and when it makes results of its sums and stores them, no faster than L2 takes them. Where an SM holds one
@@ -349,10 +350,13 @@ def _cycles(gpu: Gpu, machine: SmLatencies, work: LaunchWork, least: float, reus
     doublings = 0.0 if queueing else max(0.0, math.log2(work.warps_per_block / _SMALL_BLOCK))
     loss = 1 + machine.large_block_loss * doublings
     chain = loss * (_alone(gpu, machine, work, least) + queueing)
+    rounds, (whole, last) = chain * fullest / resident, divmod(fullest, resident)
+    if queueing and last:  # these blocks take as long, with fewer beside them
+        rounds = chain * (whole + 1) - loss * (queueing - _queueing(gpu, machine, work, last))
     bare, hidden = _ends(gpu, work, least, loss)
     # blocks beside it multiply while one begins or ends; without any, nothing does
     alone = 0 if work.ends is None else fullest if resident == 1 else 1
-    made["latency"] = (chain * fullest + hidden * fullest + bare * max(0, fullest - resident * alone)) / resident
+    made["latency"] = rounds + (hidden * fullest + bare * max(0, fullest - resident * alone)) / resident
     made[_ENDS] = bare * alone
     if work.ring is not None:
         made.update(_copying(gpu, work, work.ring, least, resident))

@@ -626,6 +626,23 @@ def test_warps_that_multiply_and_meet_at_barriers_read_shared_memory_one_after_t
     assert meeting == pytest.approx(other + 7 / 8 * 800, rel=1e-3)
 
 
+def test_the_last_blocks_of_an_sm_take_a_round_with_fewer_beside_them():
+    """Three blocks an SM, of which it holds two."""
+    chain = WarpChain(1000, 2000.0, barriers=8.0)
+    work = replace(ONE_AN_SM, blocks=132 * 3, blocks_per_sm=2, chain=chain, products={"float16": 132 * 3 * 1e6})
+    three, two, one = (
+        score(H200, [replace(work, blocks=132 * n, products={"float16": 132 * n * 1e6})], 0).resources["latency"]
+        for n in (3, 2, 1)
+    )
+    end = H200.latencies.block_latency / CLOCK
+    assert three == pytest.approx(two + one - end / 2)
+    # other warps may go on as soon as theirs is free
+    other = replace(work, products={})
+    assert score(H200, [other], 0).resources["latency"] == pytest.approx(
+        1.5 * score(H200, [replace(other, blocks=132 * 2)], 0).resources["latency"]
+    )
+
+
 def test_large_blocks_lose_nothing_more_where_their_warps_wait_for_each_others_products():
     chain = WarpChain(1000, 2000.0, barriers=8.0)
     work = replace(ONE_AN_SM, chain=chain, warps_per_block=16)
