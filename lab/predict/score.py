@@ -39,8 +39,9 @@ stages, copies
     cycles after it was asked for from DRAM and 502 from L2, and its wavefronts have been written; as many are under way
     as the ring has, less the one that is read. Blocks that want the same lines wait for DRAM together. Where a warp
     does nothing but ask for stages, it asks again when the products of the next step have been queued, so that a round
-    takes an arrival and the products of a step, and of a cluster 140 cycles more. Where the warps that ask also
-    multiply, each step takes what it waits for, a latency and its bytes at 26 a cycle; of wgmma also what it does.
+    takes an arrival and the products of a step but those of its last instruction, and of a cluster 140 cycles more.
+    Where the warps that ask also multiply, each step takes what it waits for, a latency and its bytes at 26 a cycle; of
+    wgmma also what it does.
 atomics
     Updates of global memory that wait for each other, over the slices of L2 that the touched elements lie in
     (`busy_slices`); those of shared memory are wavefronts.
@@ -97,6 +98,7 @@ from lab.base.warp import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from lab.hardware.clusters import clusters_likely
 from lab.hardware.gpus import Gpu
 from lab.hardware.latencies import INSTRUCTION_BYTES, SmLatencies
+from lab.isa.matrix import WARPS_OF_A_GROUP
 from lab.isa.mix import WarpChain
 from lab.isa.model import InstructionClass as C
 from lab.predict.work import Fetched, LaunchWork, Ring, Spilled
@@ -377,9 +379,9 @@ def _copying(gpu: Gpu, work: LaunchWork, ring: Ring, least: float, resident: int
 
     A warp that does nothing but copy asks for a stage as soon as it is free. That is known when the products of the
     next step have been queued, of which only the last can wait while the others are made. So the stages that are ahead
-    take an arrival and a step together. Warps that also multiply ask for one a step, and wait for another. What wgmma
-    reads they may fill again when its products have been made, behind all that a step takes them; what they have loaded
-    into registers, once they have met, at the beginning of one.
+    take an arrival and a step but its last instruction. Warps that also multiply ask for one a step, and wait for
+    another. What wgmma reads they may fill again when its products have been made, behind all that a step takes them;
+    what they have loaded into registers, once they have met, at the beginning of one.
     """
     machine = gpu.latencies
     share = _fullest(gpu, work) / work.blocks  # of the launch, on the fullest SM
@@ -388,8 +390,18 @@ def _copying(gpu: Gpu, work: LaunchWork, ring: Ring, least: float, resident: int
         before = work.blocks * _alone(gpu, machine, work, least) if work.group_products else 0.0
         return {"copies": share / resident * (arrival + before) / ring.ahead}
     shared = machine.cluster_latency if work.cluster > 1 else 0.0
-    round_trip = ring.fills * (_arrival(gpu, work, ring, least) + shared) + _multiplying(gpu, machine, work)
+    queued = _queued(work, ring) * _multiplying(gpu, machine, work)
+    round_trip = ring.fills * (_arrival(gpu, work, ring, least) + shared) + queued
     return {_STAGES: share * round_trip / ring.ahead / resident}
+
+
+def _queued(work: LaunchWork, ring: Ring) -> float:
+    """Return the share of a step's products that are made before the last of its instructions is queued: all but one's.
+
+    Where instructions were not counted, that is all.
+    """
+    instructions = work.by_class.get(C.MMA, 0.0) / WARPS_OF_A_GROUP / ring.fills
+    return 1 - 1 / max(1.0, instructions) if instructions else 1.0
 
 
 def _received(gpu: Gpu, work: LaunchWork, share: float) -> float:

@@ -491,6 +491,20 @@ def test_a_stage_is_asked_for_again_when_the_products_of_the_next_step_are_queue
     assert three.seconds < one.seconds
 
 
+@pytest.mark.parametrize(("instructions", "made"), [(1, 0), (8, 875), (0, 1000)])
+def test_the_last_instruction_of_a_step_is_queued_while_the_others_are_made(instructions, made):
+    """100 stages an SM, each with products of 1000 cycles; four warps execute an instruction together."""
+    machine = H200.latencies
+    work = replace(
+        ONE_AN_SM,
+        by_class={"mma": 132 * 100 * 4.0 * instructions},
+        group_products={"float16": 132 * 100 * 1000 * 2048 * machine.group_products},
+        ring=RING,
+    )
+    found = score(H200, [work], 0).resources["stages"]
+    assert found == pytest.approx(100 * (made + machine.l2_latency + 32768 / 128) / CLOCK)
+
+
 def test_stages_delay_what_is_done_with_them_as_other_resources_do():
     busy = replace(ONE_AN_SM, instructions=132 * 1e6)
     without, early, even = (
