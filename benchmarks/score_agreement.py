@@ -293,7 +293,7 @@ with matrix instructions, as [below](#matrix-instructions):
 | shared memory | wavefronts as executed, one a cycle | `lab/hardware/gpus.py`, [fidelity](fidelity.md) |
 | L1 | passes through its banks, one a cycle; lines of 128 B, 2.8 a cycle | l1_reuse, random_sectors |
 | instruction fetch | instructions of code beyond 32 KB and beyond 128 KB | experiments/micro/code_size |
-| L2 reads | sectors that L1 misses (`lab/store/caches.py`), 36 B a cycle, 20 B scattered; bulk copies 64 B | micro |
+| L2 reads | sectors that L1 misses (`lab/store/caches.py`), 36 B a cycle, scattered 20; copies 64, stages 55 | micro |
 | L2 writes | stored sectors, 24 B a cycle | `lab/hardware/latencies.py` |
 | atomics (whole GPU) | see below | experiments/micro/atomics_global |
 | starts of blocks (whole GPU) | 0.6 ns each | experiments/micro/block_rate |
@@ -335,29 +335,31 @@ whole tiles, whose sides are those that fit the tiles of the small problem. A ke
 each of the problem's, as of FP32 factors split into TF32, is told by its registers, which could not hold the sums of so
 many tiles.
 
-`time = launches + max(stages, norm) + ends`, limited by power:
+`time = launches + norm + half of DRAM + ends`, limited by power:
 
 - **stages**: asynchronous copies fill a ring of stages, one of which is read while the others are under way. A stage
   is there when its last line has come, 900 cycles after it was asked for from DRAM or 502 from L2, and has been written
   at 128 bytes a cycle. It is asked for again when the products of the next step have been queued, behind those of its
-  own: all stages but one take an arrival and a step together. An SM receives 48 bytes of bulk copies a cycle. Mbarriers
-  say how many stages there are. Where the strides of tensor maps have rows begin at multiples of 64, 32 or 16 bytes
-  instead of 128, bytes take 1.25, 1.38 or 2.05 times as long.
-- **copies** of threads that also multiply (`cp.async`): a step takes what it waits for, and what it does, and stands in
-  the norm. The last of its bytes come at 26 a cycle. The waits of the PTX say how many stages are under way.
+  own: all stages but one take an arrival and a step, but for its last instruction, together. L2 sends 55 bytes a cycle
+  of them for each SM, and to few SMs more each. Mbarriers say how many stages there are. Where the strides of tensor
+  maps have rows begin at multiples of 64, 32 or 16 bytes instead of 128, bytes take 1.25, 1.38 or 2.05 times as long.
+- **copies** of threads that also multiply (`cp.async`): a step takes what it waits for, and of wgmma, which may still
+  read a stage, what it does. The last of its bytes come at 26 a cycle. The waits of the PTX say how many stages are
+  under way.
 - **ends**: what a block does before its first stage is there and while it stores a result. With one block an SM,
   nothing multiplies meanwhile, unless warps take turns. Of other kernels it is part of the latency.
 - **latency**: warps that meet at barriers also wait for each other's mma.sync, and for what the others read in shared
-  memory; and so for those of the blocks beside theirs.
+  memory; and so for those of the blocks beside theirs. The last blocks of an SM take as long, with fewer beside them.
 - **power**: all SMs together make no more than 0.71 of what wgmma makes, pauses and launches included. It limits the
   whole with a norm of order 16.
-- **tensor cores**: wgmma reads its operands in shared memory, beside what is copied there, and takes as much longer as
-  its products do.
+- **tensor cores**: wgmma reads its operands in shared memory, in clusters beside 0.6 of what is copied there, and takes
+  as much longer as its products do.
 - **clusters** start as a whole: 30 of four blocks at once on an H200, as one card's driver says.
 
-48, 0.71 and the order 16 have the least mean error over hgemm_ladder, hgemm_best, hgemm_layouts and those variants of
-hgemm_random that were in view (all as of commit 313f50ff); 26 over either half of hgemm_ladder and hgemm_best. How
-these kernels compare stands in [hgemm.md](hgemm.md#estimated-times).
+0.71 and the order 16 have the least mean error over hgemm_ladder, hgemm_best, hgemm_layouts and those variants of
+hgemm_random that were in view (all as of commit 313f50ff); 26 over either half of hgemm_ladder and hgemm_best; 55 and
+0.6 over all published pages of such products. How these kernels compare stands in
+[hgemm.md](hgemm.md#estimated-times).
 
 ## How it compares with an H200
 
