@@ -68,7 +68,7 @@ from lab.toolchain.base import Resources
 _PERSISTENT: Final = 0.25
 """A grid whose blocks grow by less than this share of the work loops over the data."""
 _SAMPLED: Final = 0.9
-"""The same where products fill their tiles at both sizes."""
+"""The same of products whose sample has the tiles of the real problem."""
 _NESTED: Final = 0.5
 """The same where the hot loop is in another loop: few tiles for each block look much like tiles that the small problem
 fills in part."""
@@ -326,11 +326,11 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
     # of nested loops over tiles and through a tile, the outer ones grow by as much less as tiles do
     nested = record.merit is Merit.TFLOPS and _nests(step.ptx)
     stays = nested and stores_results(step.ptx, step.small)  # a loop over tiles is around that along k
-    # a sample fills its tiles as the real problem does: where products grow by more than blocks do, the loops do
+    # where products grow by more than blocks do and than a sample leaves its tiles empty, the loops do
     sampled = record.emulation is not None and record.emulation.sample is not None
-    limit = _NESTED if nested else _SAMPLED if sampled and executed.warps_by_class.get(C.MMA) else _PERSISTENT
-    persistent = (stays or grown < limit * work) and _resides(record, step)
     beyond = _beyond(record, step, executed)
+    limit = _NESTED if nested else _SAMPLED / beyond if sampled and executed.warps_by_class.get(C.MMA) else _PERSISTENT
+    persistent = (stays or grown < limit * work) and _resides(record, step)
     if persistent and nested:
         tiles = _tiles_grown(record, step, beyond) if stays else None
         work = max(grown, work / beyond) if tiles is None else tiles * growth

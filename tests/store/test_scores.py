@@ -387,6 +387,19 @@ def test_blocks_that_stay_take_whole_tiles(tiled):
     assert _launch(tiled, step, 33.0 * 16, 16.0).uneven == 1
 
 
+def test_blocks_of_products_do_not_stay_where_a_sample_leaves_their_tiles_empty(tiled):
+    """The small problem fills three quarters of its tiles, the real one all: 36 tiles where there was one."""
+    (step,) = _steps(tiled)
+    done = tiled.emulation
+    sampled = replace(done, sample=SampleRecord(done.problem, done.launches, done.bytes_needed, 0.75 * 2 * 64 * 2048))
+    assert step.ptx is not None
+    flat = replace(step.ptx, loops=(replace(step.ptx.loops[-1], parent=None, depth=1),))
+    step = replace(step, ptx=flat, launch=replace(step.launch, grid=(36 * math.prod(step.small.launch.grid), 1, 1)))
+    found = _launch(replace(tiled, emulation=sampled), step, 36 * 8 / 0.75, 8.0)
+    assert found.uneven == 1
+    assert found.products == {"float16": pytest.approx(64 * 2048 * 36 * 8)}
+
+
 @pytest.mark.parametrize(
     ("cache", "merit", "warm"),
     [
