@@ -208,13 +208,32 @@ def _inside(ptx: KernelMix, loop: LoopMix, outer: LoopMix) -> bool:
     return around is not None and (around.label == outer.label or _inside(ptx, around, outer))
 
 
+def both_sides(area: float, step: EmulatedStep, copies: Copies | None) -> float | None:
+    """Sum of the sides of a tile of so many elements: what bulk copies bring for its products, over these.
+
+    A step of b bytes along k brings b for each row and each column of a tile, of which each element has products of
+    b bytes. None where no bulk copies bring what four warps multiply together.
+    """
+    done = step.executed
+    read = [] if done is None else [(matrix_product(opcode), n) for opcode, n in done.warps_by_opcode.items()]
+    made = sum(n * _ROWS * of.columns * _ROW_BYTES / WARPS_OF_A_GROUP for of, n in read if of is not None and of.group)
+    return area * copies.shared_bytes / made if copies is not None and made else None
+
+
 def tiles_grown(
-    area: float, blocks: tuple[int, int], small: tuple[int, int], real: tuple[int, int], cluster: int
+    area: float,
+    blocks: tuple[int, int],
+    small: tuple[int, int],
+    real: tuple[int, int],
+    cluster: int,
+    *,
+    both: float | None = None,
 ) -> float | None:
     """Tiles of the real result over those of the small one, of which each block computes one.
 
     The sides of a tile are not known, but its area is, and how many of them cover the small result. Of all sides that
-    fit both, those that give each block a tile of the real result, too, come first; else the mean is taken.
+    fit both, and their sum where that is known, those that give each block a tile of the real result, too, come first;
+    else the mean is taken.
 
     Args:
         area: Elements of a tile.
@@ -222,6 +241,7 @@ def tiles_grown(
         small: m and n of the small result.
         real: Those of the real one.
         cluster: Blocks of a cluster, which share a row or a column of tiles; there are whole clusters.
+        both: Sum of the sides of a tile; None where that is not known.
 
     Returns:
         None where no sides fit.
@@ -234,6 +254,7 @@ def tiles_grown(
 
     sides = [(side, area / side) for side in range(_SIDE, _LONGEST + 1, _SIDE) if area % (side * _SIDE) == 0]
     sides = [one for one in sides if max(one) <= _LONGEST]
+    sides = [one for one in sides if both is not None and abs(sum(one) - both) < _SIDE] or sides
     fitting = [(one, along) for one in sides for along in (0, 1) if tiles(small, one, along) == blocks[0]]
     found = [tiles(real, *one) for one in fitting]
     found = [blocks[1]] if blocks[1] in found else found

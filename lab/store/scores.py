@@ -49,7 +49,9 @@ from lab.store.expansion import AS_PTX, Expansions, expansions, hot_passes
 from lab.store.growth import declared, works
 from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, VariantRecord
 from lab.store.products import (
+    Copies,
     awaited_share,
+    both_sides,
     copies_of,
     counts_of_copies,
     multiply_adds,
@@ -332,7 +334,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
     limit = _NESTED if nested else _SAMPLED / beyond if sampled and executed.warps_by_class.get(C.MMA) else _PERSISTENT
     persistent = (stays or grown < limit * work) and _resides(record, step)
     if persistent and nested:
-        tiles = _tiles_grown(record, step, beyond) if stays else None
+        tiles = _tiles_grown(record, step, beyond, copies_of(step.small, beyond)) if stays else None
         work = max(grown, work / beyond) if tiles is None else tiles * growth
     inside = work if persistent or record.merit is not Merit.TFLOPS else grown
     outside = blocks if persistent or record.merit is Merit.TFLOPS else max(blocks, work / growth)
@@ -490,15 +492,15 @@ def _uneven(step: _Step, looped: ExecutedCounts, growth: float) -> float:
     return math.ceil(passes - _WHOLE) / passes if passes > 1 else 1.0
 
 
-def _tiles_grown(record: VariantRecord, step: _Step, beyond: float) -> float | None:
+def _tiles_grown(record: VariantRecord, step: _Step, beyond: float, copies: Copies | None = None) -> float | None:
     """How many times as many tiles the real result has, whose sizes are m and n; None where that cannot be told."""
     sides = _sides(record, "mn")
     if sides is None:
         return None
     (real_m, small_m), (real_n, small_n) = sides
     blocks = math.prod(step.small.launch.grid), math.prod(step.launch.grid)
-    area, sizes = beyond * small_m * small_n / blocks[0], ((small_m, small_n), (real_m, real_n))
-    return tiles_grown(round(area), blocks, *sizes, step.cluster)
+    area, sizes = round(beyond * small_m * small_n / blocks[0]), ((small_m, small_n), (real_m, real_n))
+    return tiles_grown(area, blocks, *sizes, step.cluster, both=both_sides(area, step.small, copies))
 
 
 def _rounds(tiles: float) -> float:

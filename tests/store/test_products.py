@@ -10,7 +10,9 @@ from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.isa.mix import Counts, KernelMix, LoopMix
 from lab.store.model import EmulatedStep, LaunchRecord
 from lab.store.products import (
+    Copies,
     awaited_share,
+    both_sides,
     copies_of,
     counts_of_copies,
     multiplying_share,
@@ -260,6 +262,25 @@ def test_tiles_are_as_many_as_sides_that_fit_the_small_result_say(
     area: int, blocks: tuple[int, int], small: tuple[int, int], real: tuple[int, int], cluster: int, grown: float | None
 ) -> None:
     assert tiles_grown(area, blocks, small, real, cluster) == (None if grown is None else pytest.approx(grown))
+
+
+@pytest.mark.parametrize(
+    ("both", "tiles"),
+    [(None, (32 + 64 + 16) / 3), (128 + 128, 32), (64 + 256, (64 + 16) / 2), (999, (32 + 64 + 16) / 3)],
+)
+def test_the_sum_of_the_sides_of_a_tile_leaves_fewer_of_them(both: float | None, tiles: float) -> None:
+    """Four tiles of 128 x 128, of 64 x 256 or of 256 x 64 cover 256 x 256."""
+    assert tiles_grown(128 * 128, (4, 132), (256, 256), (4096, 64), 1, both=both) == pytest.approx(tiles / 4)
+
+
+def test_copies_say_the_sum_of_the_sides_of_a_tile() -> None:
+    """A tile of 256 x 64 takes four instructions of four warps for 32 bytes along k, each 64 x 64."""
+    instruction = "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16"
+    step = EmulatedStep("k", LAUNCH, executed({"mma": 16}, {instruction: 16}))
+    copies = Copies(0.0, 0.0, 0.0, 1.0, (256 + 64) * 32.0, 1)
+    assert both_sides(256 * 64, step, copies) == 256 + 64
+    assert both_sides(256 * 64, step, None) is None
+    assert both_sides(256 * 64, replace(step, executed=executed({"mma": 16}, {MMA: 16})), copies) is None
 
 
 def test_warps_that_arrive_at_a_barrier_and_go_on_hand_over_their_turn() -> None:
