@@ -187,7 +187,9 @@ def _growths(known: Mapping[str, tuple[VariantRecord, Sequence[_Step]]], work: M
         if depth is None:
             found[variant] = least[_counted_sizes(record)]
         else:
-            found[variant] = depth if own[variant] * _edges(record, steps) >= depth else own[variant]
+            found[variant] = own[variant]
+            if own[variant] * _edges(record, steps) >= depth:
+                found[variant] = depth * _whole_steps(record, steps)
     return {variant: max(1.0, one) for variant, one in found.items()}
 
 
@@ -207,6 +209,19 @@ def _deeper(record: VariantRecord, work: float) -> float | None:
     """
     ratios = [real / small for real, small in _sides(record, "mnk") or ()]
     return ratios[-1] if ratios and math.isclose(math.prod(ratios), work, rel_tol=_ALIKE) else None
+
+
+def _whole_steps(record: VariantRecord, steps: Sequence[_Step]) -> float:
+    """Return the steps along k of the real product, of which the last is whole, over those that fill its depth.
+
+    How deep a step is follows from the stages that bulk copies fill for a block of the small one.
+    """
+    (real, small), *_ = _sides(record, "k") or ((1, 1),)
+    copies = copies_of(steps[0].small, 1.0) if len(steps) == 1 else None
+    each = copies.fills / math.prod(steps[0].small.launch.grid) if copies else 0.0
+    if not each or small % each:
+        return 1.0
+    return math.ceil(real * each / small) * small / (real * each)
 
 
 def _edges(record: VariantRecord, steps: Sequence[_Step]) -> float:

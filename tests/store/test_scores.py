@@ -18,6 +18,7 @@ from lab.store.scores import (
     _multiplies,
     _steps,
     _tiles_grown,
+    _whole_steps,
     lean,
     rate,
     scores,
@@ -385,6 +386,23 @@ def test_blocks_that_stay_take_whole_tiles(tiled):
     assert found.uneven == pytest.approx(2 / 1.5)
     assert found.products == {"float16": pytest.approx(64 * 2048 * 1.5 * 33 * 16)}
     assert _launch(tiled, step, 33.0 * 16, 16.0).uneven == 1
+
+
+@pytest.mark.parametrize(("stages", "longer"), [(2, 704 / 688), (1, 768 / 688), (3, 1.0), (0, 1.0)])
+def test_the_last_step_along_k_is_whole(tiled, stages, longer):
+    """Of 128 elements along k, copies fill so many stages for a block; the real product has 688."""
+    (step,) = _steps(tiled)
+    done = tiled.emulation
+    record = replace(tiled, problem={"k": 688}, emulation=replace(done, problem={"k": 128}))
+    fills = stages * math.prod(step.small.launch.grid)
+    copied = replace(
+        step.small.executed,
+        warps_by_class={"cp.async.bulk": fills},
+        warps_by_opcode={"mbarrier.arrive.expect_tx": fills},
+    )
+    step = replace(step, small=replace(step.small, executed=copied))
+    assert _whole_steps(record, [step]) == pytest.approx(longer)
+    assert _whole_steps(record, [step, step]) == 1
 
 
 def test_blocks_of_products_do_not_stay_where_a_sample_leaves_their_tiles_empty(tiled):
