@@ -331,9 +331,9 @@ is there. So are products estimated, and what was measured so.
 
 The loop along k is the innermost one with matrix instructions. What is executed in it grows with m n k, and what makes
 results of the sums of a tile with the tiles, also where one loop goes over steps and tiles. Persistent blocks take
-whole tiles, whose sides are those that fit the tiles of the small problem. A kernel that makes several products for
-each of the problem's, as of FP32 factors split into TF32, is told by its registers, which could not hold the sums of so
-many tiles.
+whole tiles, whose sides are those that fit the tiles of the small problem and what is copied for their products; the
+last step along k is whole. A kernel that makes several products for each of the problem's, as of FP32 factors split
+into TF32, is told by its registers, which could not hold the sums of so many tiles.
 
 `time = launches + norm + half of DRAM + ends`, limited by power:
 

@@ -3,7 +3,7 @@
 Where throughput counts operations, what is executed outside of loops grows with the number of blocks, and what is
 executed in loops also with the work that each block has, by a factor that all compared variants share of which the same
 sizes were executed: the least ``work ratio / block ratio`` among them, and of matrix products no more than k grows.
-Such kernels compute whole tiles, also where the small problem fills them only in part.
+Such kernels compute whole tiles, also where the small problem fills them only in part, and whole steps along k.
 
 Of matrix products, the hot loop is the one along k (`lab.store.products`), and loops outside of it that store to
 global memory make results: they grow with the tiles. A loop over tiles around it belongs to blocks that stay.
