@@ -395,6 +395,7 @@ def test_the_last_step_along_k_is_whole(tiled, stages, longer):
     done = tiled.emulation
     record = replace(tiled, problem={"k": 688}, emulation=replace(done, problem={"k": 128}))
     fills = stages * math.prod(step.small.launch.grid)
+    assert step.small.executed is not None
     copied = replace(
         step.small.executed,
         warps_by_class={"cp.async.bulk": fills},
@@ -409,7 +410,7 @@ def test_blocks_of_products_do_not_stay_where_a_sample_leaves_their_tiles_empty(
     """The small problem fills three quarters of its tiles, the real one all: 36 tiles where there was one."""
     (step,) = _steps(tiled)
     done = tiled.emulation
-    sampled = replace(done, sample=SampleRecord(done.problem, done.launches, done.bytes_needed, 0.75 * 2 * 64 * 2048))
+    sampled = replace(done, sample=SampleRecord(done.problem, done.launches, done.bytes_needed, 3 * 64 * 1024))
     assert step.ptx is not None
     flat = replace(step.ptx, loops=(replace(step.ptx.loops[-1], parent=None, depth=1),))
     step = replace(step, ptx=flat, launch=replace(step.launch, grid=(36 * math.prod(step.small.launch.grid), 1, 1)))
