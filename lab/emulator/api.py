@@ -51,7 +51,7 @@ from lab.emulator.schedule import run_batches
 from lab.emulator.special import StepClock
 from lab.emulator.tally import Counters, summary
 from lab.emulator.waiting.clusters import cluster_shape
-from lab.hardware.tensormaps import ALIGNMENT, BYTES
+from lab.hardware.tensormaps import ALIGNMENT, BYTES, POINTER_BYTES
 from lab.isa.model import Module, Variable
 from lab.toolchain.cache import default_folder
 
@@ -64,6 +64,8 @@ DEFAULT_MAX_STEPS = 20_000_000
 """Steps without a change of memory before a launch counts as endless: minutes of work."""
 
 _WORKSPACE_BYTES = 64
+_POINTERS: Final = ("u64", "b64", "s64")
+"""Types of parameters that hold pointers."""
 _MOST_THREADS = 1024
 _BITS_64 = 2**64 - 1
 _LIMITS = (1024, 1024, 64)
@@ -525,7 +527,7 @@ class _Arguments:
 
     def _pointer(self, index: int, parameter: Variable, buffer: Buffer) -> bytes:
         array = buffer.array
-        if size_of(parameter) != 8 or parameter.type not in ("u64", "b64", "s64"):  # noqa: PLR2004  bytes of a pointer
+        if size_of(parameter) != POINTER_BYTES or parameter.type not in _POINTERS:
             raise UserError(
                 f"argument {index} is an array, but the parameter is not a pointer",
                 key=f"args[{index}]",
@@ -554,14 +556,23 @@ class _Arguments:
         return bytes(raw)
 
     def _tensor_map(self, index: int, parameter: Variable, tensor_map: TensorMapArgument) -> bytes:
+        """Return a tensor map that is passed by value, or the address of one in global memory."""
         size = size_of(parameter)
+        if size == POINTER_BYTES and parameter.type in _POINTERS:
+            region = self._space.allocate(f"args[{index}] ({parameter.name}, a tensor map)", "global", BYTES)
+            region.data[:BYTES] = np.frombuffer(self._encoded(index, parameter, tensor_map), np.uint8)
+            self.names[parameter.name].append(region)
+            return region.base.to_bytes(POINTER_BYTES, "little")
         if size != BYTES or align_of(parameter) % ALIGNMENT:
             raise UserError(
                 f"argument {index} is a tensor map, but the parameter cannot hold one",
                 key=f"args[{index}]",
                 found=f"{size} bytes, aligned to {align_of(parameter)}",
-                accepted=f"{BYTES} bytes, aligned to {ALIGNMENT}",
+                accepted=f"{BYTES} bytes, aligned to {ALIGNMENT}, or a pointer to them",
             )
+        return self._encoded(index, parameter, tensor_map)
+
+    def _encoded(self, index: int, parameter: Variable, tensor_map: TensorMapArgument) -> bytes:
         width = tensor_map.of.array.itemsize
         base = self._base(index, parameter, tensor_map.of)
         self.names.setdefault(parameter.name, []).append(self._space.at(base))

@@ -69,6 +69,9 @@ class StructureArgument:
 class TensorMapArgument:
     """A kernel argument that describes a matrix, or a tensor of one to five dimensions, to bulk tensor copies.
 
+    It is passed by value, or where the parameter is a pointer by the address of a map that the host has laid in global
+    memory.
+
     Sizes are in elements, the contiguous direction first.
 
     Attributes:

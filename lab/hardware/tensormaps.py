@@ -1,8 +1,8 @@
 """Tensor maps: descriptions of tensors in global memory for bulk tensor copies (TMA).
 
-A kernel receives a map by value, as a `CUtensorMap` that the host encodes. A copy names coordinates in it, and a box of
-fixed size arrives in shared memory, with zeros for elements outside the tensor. Limits are those of
-`cuTensorMapEncodeTiled` (CUDA driver API, tensor map object management) for maps without interleaving.
+A kernel receives a map that the host encodes, a `CUtensorMap`, by value or by a pointer to global memory. A copy names
+coordinates in it, and a box of fixed size arrives in shared memory, with zeros for elements outside the tensor. Limits
+are those of `cuTensorMapEncodeTiled` (CUDA driver API, tensor map object management) for maps without interleaving.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ BYTES = 128
 
 ALIGNMENT = 64
 """Alignment in bytes of a `CUtensorMap`, and so of the kernel parameter."""
+
+POINTER_BYTES = 8
+"""Bytes of a parameter that points to a map."""
 
 ADDRESS_ALIGNMENT = 16
 """Bytes. The first byte, the strides, and the box along the contiguous direction are multiples."""

@@ -23,6 +23,7 @@ def test_a_file_with_host_code_is_an_experiment(name, tmp_path):
 
 
 def verified(experiment, variants):
+    records = []
     points = expand(experiment).points
     assert len(points) == variants
     both = plan(experiment, points, [toolchain("nvrtc")], ["sm_90"])
@@ -37,6 +38,8 @@ def verified(experiment, variants):
         assert (record.fault, record.unsupported) == ("", "")
         assert record.verification is not None
         assert record.verification.passed, record.verification
+        records.append(record)
+    return records
 
 
 MAPPED = """
@@ -86,6 +89,20 @@ def test_a_kernel_takes_tensor_maps_of_its_arrays(tmp_path):
     (tmp_path / "twice.cu").write_text(MAPPED)
     (tmp_path / "twice.yaml").write_text(MAPPED_FILE)
     verified(load(tmp_path / "twice.yaml"), 1)
+
+
+def test_a_kernel_takes_tensor_maps_by_pointer(tmp_path):
+    """The host encodes a map, copies it to the device and passes its address; one of the two is acquired."""
+    by_value, fence = "const __grid_constant__ CUtensorMap ", "fence.proxy.tensormap::generic.acquire.sys [%0], 128;"
+    source = MAPPED.replace(by_value, "const CUtensorMap *").replace('"l"(&x)', '"l"(x)').replace('"l"(&y)', '"l"(y)')
+    first = '    if (threadIdx.x == 0) {\n        asm volatile("mbarrier.init'
+    source = source.replace(first, f'    asm volatile("{fence}" ::"l"(x) : "memory");\n{first}')
+    (tmp_path / "twice.cu").write_text(source)
+    (tmp_path / "twice.yaml").write_text(MAPPED_FILE)
+    [record] = verified(load(tmp_path / "twice.yaml"), 1)
+    [note] = [note for note in record.notes if "tensor map" in note]
+    assert "cp.async.bulk.tensor" not in note
+    assert "a tensor map in global memory without a fence.proxy.tensormap::generic.acquire" in note
 
 
 @pytest.mark.parametrize(

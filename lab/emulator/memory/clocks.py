@@ -22,6 +22,7 @@ from lab.base.warp import WARP_SIZE
 from lab.emulator.arrays import Indices, Mask
 from lab.emulator.batch import Batch
 from lab.emulator.lanes import warp_of
+from lab.emulator.memory.mapfences import MapFences
 from lab.emulator.memory.order import APART, BY_WARP, CTA, SAME_BLOCK, SAME_CLUSTER, SAME_WARP, Order
 
 Stamps = NDArray[np.int64]
@@ -138,6 +139,7 @@ class LaunchClocks:
         padded: Threads of a block, filled up to whole warps.
         cluster: Blocks of a cluster.
         know: (threads of the launch,) `KnownTimes` or None; None as a whole until some thread learns something.
+        map_fences: Who acquired which tensor maps in global memory.
         changed: A memory and a byte in it to the thread and the instruction of the latest strong write by few threads.
     """
 
@@ -162,6 +164,7 @@ class LaunchClocks:
         self.phases: dict[Place, dict[int, KnownTimes | None]] = {}
         self._keys: dict[Place, int] = {}  # of mbarriers whose phases are asked after, among those of blocks
         self._key = 0
+        self.map_fences = MapFences()
         self.changed: dict[tuple[object, int], tuple[int, int]] = {}
         self._memo: dict[tuple[int, int], tuple[KnownTimes, KnownTimes, KnownTimes]] = {}
 

@@ -20,7 +20,8 @@ from lab.isa.model import Instruction
 _UNKNOWN = "?"
 _LOADED = "%loaded"  # a part of a pointer, perhaps
 _NAME = re.compile(r"[%$\w.]+")
-_WRITERS = ("st", "atom", "red", "wmma", "cp", "stmatrix")
+_WRITERS = ("st", "atom", "red", "wmma", "cp", "stmatrix", "tensormap")
+_COPIES = ("cp", "tensormap")
 _SILENT = ("st", "red", "bra", "bar", "barrier", "ret", "exit", "setp")
 _POINTER = 8  # bytes
 _SHARED = frozenset({"shared", "shared::cta"})
@@ -48,7 +49,7 @@ class Provenance:
         written: set[str] = set()
         for number, instruction in self._program.code:
             family, *parts = instruction.opcode.split(".")
-            words = [part for part in parts if part in _SPACES][:1] if family == "cp" else parts  # its destination
+            words = [part for part in parts if part in _SPACES][:1] if family in _COPIES else parts  # its destination
             if family in _WRITERS and _INNER.isdisjoint(words):
                 written |= self._of(number, _address(instruction))
         return None if _UNKNOWN in written else frozenset(written - {_LOADED})

@@ -14,13 +14,15 @@ from lab.emulator.findings import BatchFindings, OtherSide
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.asyncshadow import AsyncShadow
 from lab.emulator.memory.cells import Cells, PendingRead
-from lab.emulator.memory.clocks import BatchClocks, ClusterPhase, Place
+from lab.emulator.memory.clocks import FIRST, BatchClocks, ClusterPhase, Place
 from lab.emulator.memory.lifetimes import PeerLifetimes
+from lab.emulator.memory.mapfences import MapState
 from lab.emulator.memory.memory import Region
 from lab.emulator.memory.order import PLAIN, RELAXED, Order
 from lab.emulator.memory.races import CheckedAccess, Conflict, Races, over_reads
 from lab.emulator.memory.reach import Reach
 from lab.emulator.memory.shadow import SharedShadow
+from lab.hardware.tensormaps import BYTES as MAP_BYTES
 
 _FEW = 64
 """Threads of a strong write that are remembered as the last ones to write there: locks and flags have few."""
@@ -442,6 +444,40 @@ class AccessWatch:
         """Note a fence of (count,) threads; `wide` where its scope is more than the block."""
         if self.clocks is not None:
             self.clocks.fence(who, wide=wide)
+
+    def acquire_maps(self, addresses: Addresses, who: Indices) -> None:
+        """Note that (count,) threads acquired tensor maps at (count,) generic addresses."""
+        if self.clocks is None:
+            return
+        launch, now = self.clocks.launch, int(self.clocks.launch.tick())
+        blocks = (who + self.clocks.base) // launch.padded
+        for address, block in {*zip(addresses.tolist(), blocks.tolist(), strict=True)}:
+            launch.map_fences.acquire(address, block, now)
+
+    def use_map(self, position: int, thread: int, region: Region, offset: int) -> None:
+        """Check that a thread's block acquired the tensor map at an offset in a buffer since threads changed it.
+
+        Without an acquire of a map that only the host wrote, the block may see what lay there before the host's copy.
+        Kernels that never reuse the address get away with it, so that this is a note.
+        """
+        clocks = self.clocks
+        if clocks is None:
+            return
+        launch, races = clocks.launch, self._races_in(region)
+        cells = None if races is None else races.cells.under(np.array([offset]), MAP_BYTES)
+        stamps = np.zeros(1, np.int64) if races is None else races.cells.write.stamps[cells]
+        latest = int(stamps.max())
+        block = int(thread + clocks.base) // launch.padded
+        state = launch.map_fences.state(region.base + offset, block, latest if latest >= FIRST else 0)
+        if state is MapState.NEVER_FENCED:
+            self.note(position, "a tensor map in global memory without a fence.proxy.tensormap::generic.acquire of it")
+        if state is MapState.CHANGED_SINCE and races is not None and cells is not None:
+            at = np.array([int(stamps.argmax())])
+            detail = "a tensor map that threads wrote, without a fence.proxy.tensormap::generic.acquire of it since"
+            remedy = "fence.proxy.tensormap::generic.acquire in each block that uses the map"
+            writers, where = races.threads_of(stamps[at]), races.cells.write.at[cells[at]]
+            conflict = Conflict("missing-proxy-fence", at, writers, where, "write", detail, remedy)
+            self.report_global(position, thread, region, cells * races.cells.granule, [conflict])
 
     def note(self, position: int, text: str) -> None:
         """Note something about an instruction that is no fault, but worth a look."""

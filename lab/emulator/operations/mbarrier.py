@@ -9,6 +9,8 @@ from lab.emulator.memory.peers import absent_block, in_cluster, peer_rows
 from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations.system import Run, Site, system
 from lab.emulator.waiting.mbarriers import take_space
+from lab.hardware.tensormaps import BYTES as MAP_BYTES
+from lab.isa.ptx.constants import integer
 
 
 @system("mbarrier")
@@ -104,6 +106,8 @@ def fence(site: Site, op: Opcode) -> Run:
     if not mbarriers and not op.flag("proxy"):
         wide, watch = "cta" not in op.parts, site.memory.watch
         return lambda lanes: watch.fence(lanes.indices(), wide=wide)
+    if not mbarriers and op.flag("tensormap::generic") and op.flag("acquire"):
+        return _acquire_map(site)
     if not mbarriers and not (op.flag("async") or op.flag("async::generic")):
         return lambda _lanes: None
     watch, block_of = site.memory.watch, site.batch.block_of
@@ -121,3 +125,15 @@ def fence(site: Site, op: Opcode) -> Run:
         bulk.fence(lanes.indices(), np.unique(lanes.select(block_of)), mbarriers=mbarriers, pending=pending())
 
     return run
+
+
+def _acquire_map(site: Site) -> Run:
+    """Build a fence behind which the block's tensor copies see a tensor map as it is in global memory.
+
+    Raises:
+        UnknownForm: It does not name a whole map.
+    """
+    if len(site.texts) != 2 or integer(site.texts[1]) != MAP_BYTES:  # noqa: PLR2004 - the address, and the size
+        raise UnknownForm(f"a fence of {', '.join(site.texts[1:])} bytes; a tensor map has {MAP_BYTES}")
+    address, watch = site.operands.address(site.texts[0], "generic"), site.memory.watch
+    return lambda lanes: watch.acquire_maps(lanes.fill(address(lanes)), lanes.indices())

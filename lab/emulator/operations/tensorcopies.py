@@ -147,6 +147,8 @@ def _described(asker: Asker, address: int, rank: int) -> Descriptor | None:
             asker.find("misaligned", f"a tensor map must lie at a multiple of {ALIGNMENT} bytes", address)
             return None
         found = tensormaps.decode(region.data[offset : offset + BYTES].tobytes())
+        if found is not None and region.space == "global":
+            asker.site.memory.watch.use_map(asker.site.position, asker.thread, region, offset)
     if found is None:
         asker.find("out-of-bounds", "there is no tensor map at this address", address)
     elif len(found.extents) != rank:

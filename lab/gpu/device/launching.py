@@ -17,10 +17,12 @@ from lab.base.structures import is_structure
 from lab.gpu.device.arguments import marshal
 from lab.gpu.device.backend import Enqueue, RefusedError, in_turn
 from lab.gpu.device.tensormaps import tensor_map_words
+from lab.hardware.encodedmaps import Words
+from lab.hardware.tensormaps import BYTES, POINTER_BYTES
 from lab.operators.base import Inputs
 from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.launches import Launch, Launches, held
-from lab.toolchain.cubin.image import parameter_offsets
+from lab.toolchain.cubin.image import parameter_offsets, parameter_sizes
 
 _CLUSTER: Final = (11, 12, 13)
 """CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, _HEIGHT and _DEPTH."""
@@ -90,6 +92,7 @@ class Launcher:
         types = {buffer.name: buffer.dtype for buffer in launches.workspace}
         named = {name for name, kind in step.arguments if kind == TENSOR_MAP}
         maps = tensor_map_words((m for m in launches.tensor_maps if m.name in named), inputs, pointers, types)
+        kept = self._lay_maps(maps, cubin, step) if maps else []
         is_placed = maps or any(is_structure(kind) for _, kind in step.arguments)
         offsets = parameter_offsets(cubin, step.entry) if is_placed else None
         codes, values = marshal(step.arguments, inputs, pointers, types, maps, offsets=offsets)
@@ -108,10 +111,26 @@ class Launcher:
         shared, stream = step.dynamic_shared_bytes, self._stream
         call = function.prepared_async_call
 
-        def launch(_module: object = module) -> None:  # the default keeps the module loaded
+        def launch(_module: object = module, _kept: object = kept) -> None:  # loaded and allocated as long as it is
             call(grid, block, stream, *values, shared_size=shared)
 
         return launch
+
+    @staticmethod
+    def _lay_maps(maps: dict[str, Words], cubin: bytes, step: Launch) -> list[cuda.DeviceAllocation]:
+        """Copy the maps that a kernel takes by pointer to the device, and put their addresses in their place.
+
+        Returns:
+            The memory that holds them.
+        """
+        kept: list[cuda.DeviceAllocation] = []
+        for (name, kind), size in zip(step.arguments, parameter_sizes(cubin, step.entry), strict=False):
+            if kind == TENSOR_MAP and size == POINTER_BYTES:
+                room = cuda.mem_alloc(BYTES)  # at a multiple of 256 bytes, more than a map needs
+                cuda.memcpy_htod(room, np.array(maps[name], np.uint64))
+                maps[name] = (int(room),)
+                kept.append(room)
+        return kept
 
     @staticmethod
     def _ask_for_clusters(function: cuda.Function, cluster: tuple[int, int, int]) -> None:

@@ -222,13 +222,20 @@ def _form(parameter: EntryParameter, written: SourceParameter | None, argument: 
 
 
 def _mapped(parameter: EntryParameter, written: SourceParameter | None, _: PassedArgument) -> str | None:
-    """Compare a parameter with a tensor map, which is passed by value."""
+    """Compare a parameter with a tensor map, which is passed by value or by a pointer to global memory."""
     if parameter.is_array and parameter.bytes == BYTES and parameter.align % ALIGNMENT == 0:
+        return None
+    if parameter.may_be_pointer and (written is None or _points_to_map(written)):
         return None
     return (
         f"is a tensor map here, but the kernel takes {_shown(parameter, written)}; a map is passed by value, "
-        f"as {BYTES} bytes aligned to {ALIGNMENT}: const __grid_constant__ {_MAP}"
+        f"as {BYTES} bytes aligned to {ALIGNMENT}: const __grid_constant__ {_MAP}, or by a pointer: const {_MAP}*"
     )
+
+
+def _points_to_map(written: SourceParameter) -> bool:
+    """Whether a parameter may point to a map: its type is a map, or one of which the source does not say the bytes."""
+    return written.pointer == 1 and (_MAP in written.c_type or written.dtype is None)
 
 
 def _structure(parameter: EntryParameter, written: SourceParameter | None, structure: PassedStructure) -> str | None:

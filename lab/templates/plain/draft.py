@@ -172,7 +172,7 @@ def _arguments(parameter: SourceParameter, place: int, facts: _Facts) -> list[_L
 
 def _argument(parameter: SourceParameter, place: int, facts: _Facts) -> _Line:
     name = parameter.name or f"argument_{place + 1}"
-    if not parameter.is_pointer and re.search(r"\bCUtensorMap\b", parameter.c_type):
+    if parameter.pointer <= 1 and re.search(r"\bCUtensorMap\b", parameter.c_type):
         shape, _ = _shape(parameter, facts)
         box = ", ".join(["64"] * (shape.count(",") + 1))
         check = "the array that the map describes, the box of a copy and its swizzle; is it written?"

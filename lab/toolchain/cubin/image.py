@@ -20,6 +20,8 @@ FORMAT_SIZED = 0x04  # EIFMT_SVAL: a u16 size, then the payload; other formats h
 # EIATTR_* as nvdisasm names them
 _REGCOUNT, _MIN_STACK_SIZE, _NUM_BARRIERS, _KPARAM_INFO, _CTA_PER_CLUSTER = 0x2F, 0x12, 0x4C, 0x17, 0x3D
 
+_SIZE_SHIFT = 18  # of a parameter, within the word behind its offset
+
 ENTRY = 0x10  # STO_CUDA_ENTRY in a symbol's st_other marks a kernel
 
 _RESERVED_SHARED = 1024
@@ -110,14 +112,28 @@ def parameter_offsets(cubin: bytes, kernel: str) -> tuple[int, ...]:
     Raises:
         ValueError: The data is not a complete 64-bit ELF image.
     """
+    return tuple(offset for offset, _ in _parameters(cubin, kernel))
+
+
+def parameter_sizes(cubin: bytes, kernel: str) -> tuple[int, ...]:
+    """Return the bytes of a kernel's parameters, in the order of its signature.
+
+    Raises:
+        ValueError: The data is not a complete 64-bit ELF image.
+    """
+    return tuple(size for _, size in _parameters(cubin, kernel))
+
+
+def _parameters(cubin: bytes, kernel: str) -> list[tuple[int, int]]:
+    """Return the offset and the size of each parameter."""
     try:
         found = next((section for section in sections(cubin) if section.name == f".nv.info.{kernel}"), None)
         payloads = [payload for key, payload in _attributes(found) if key == _KPARAM_INFO]
-        # an index, the position in the signature, the offset, and the size with other facts
-        places = dict(struct.unpack_from("<HH", payload, 4) for payload in payloads)
+        # an index, the position in the signature, the offset, and the size behind 18 bits of other facts
+        rows = sorted(struct.unpack_from("<HHI", payload, 4) for payload in payloads)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise ValueError(f"not a complete cubin: {error}") from error
-    return tuple(places[place] for place in sorted(places))
+    return [(offset, facts >> _SIZE_SHIFT) for _, offset, facts in rows]
 
 
 def _kernel(name: str, found: dict[str, Section], attributes: dict[tuple[str, int], int]) -> CubinKernel:

@@ -247,5 +247,5 @@ def test_what_nobody_wrote_is_not_copied():
 
 def test_a_map_for_a_parameter_that_is_none_is_refused():
     tensor_map = TensorMapArgument(Buffer(MATRIX), (37, 22), 40, (32, 8))
-    with pytest.raises(UserError, match="argument 1 is a tensor map, but the parameter cannot hold one"):
-        launch(ptx(START), "k", 1, 128, [tensor_map, tensor_map, MATRIX, np.int32(0), np.int32(0)])
+    with pytest.raises(UserError, match="argument 3 is a tensor map, but the parameter cannot hold one"):
+        launch(ptx(START), "k", 1, 128, [tensor_map, MATRIX, MATRIX, tensor_map, np.int32(0)])

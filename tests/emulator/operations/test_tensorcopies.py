@@ -54,6 +54,82 @@ def test_a_box_of_every_rank(rank):
     assert emulation.fetched_by_map == (size,)  # with what lies beyond the tensor
 
 
+MATRIX = np.arange(6 * 32, dtype=np.uint32).reshape(6, 32)
+OF_MATRIX = TensorMapArgument(Buffer(MATRIX), (30, 6), 32, (16, 4))
+ACQUIRE = "fence.proxy.tensormap::generic.acquire.sys [%rd0], 128;"
+
+
+def by_pointer(source, fence=ACQUIRE):
+    """Return a kernel's text in which the map lies in global memory."""
+    by_value = (".param .align 64 .b8 map[128]", "mov.b64 %rd0, map; cvta.param.u64 %rd0, %rd0;")
+    assert all(one in source for one in by_value)
+    return source.replace(by_value[0], ".param .u64 map").replace(by_value[1], f"ld.param.u64 %rd0, [map]; {fence}")
+
+
+def fetched_by_pointer(source, argument=OF_MATRIX, at=(20, 4)):
+    out = np.zeros(64, np.uint32)
+    emulation = launch(source, "k", 1, 32, [argument, out, *np.array(at, np.uint32)])
+    return emulation, out.reshape(4, 16)
+
+
+def test_a_map_lies_in_global_memory():
+    emulation, out = fetched_by_pointer(by_pointer(load(2, 256)))
+    assert emulation.clean, emulation.findings
+    assert emulation.notes == ()
+    wanted = np.zeros((4, 16), np.uint32)
+    wanted[:2, :10] = MATRIX[4:, 20:30]
+    np.testing.assert_array_equal(out, wanted)
+    assert emulation.fetched_by_map == (256,)
+    assert emulation.counts.memory["global.copy"].sectors == 2 * 2  # two rows of 40 bytes, at multiples of 16
+
+
+def test_a_map_that_the_host_alone_wrote_is_noted_where_a_block_does_not_acquire_it():
+    for fence, noted in (("", True), ("@%p0 " + ACQUIRE, False), ("prefetch.tensormap [%rd0];", True)):
+        emulation, _ = fetched_by_pointer(by_pointer(load(2, 256), fence))
+        assert emulation.clean, emulation.findings
+        assert [UNFENCED in note for note in emulation.notes] == [True] * noted
+
+
+UNFENCED = "a tensor map in global memory without a fence.proxy.tensormap::generic.acquire of it"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind"),
+    [
+        ("expect_tx.shared.b64 _, [%r2], 256", "expect_tx.shared.b64 _, [%r2], 240", "mbarrier-deadlock"),
+        ("expect_tx.shared.b64 _, [%r2], 256", "expect_tx.shared.b64 _, [%r2], 272", "mbarrier-deadlock"),
+        ("[%rd0, {%r3", "[%rd0+64, {%r3", "out-of-bounds"),  # no map begins there
+        (WAIT, "", "async-not-waited"),
+        (".2d.", ".3d.", "out-of-bounds"),
+    ],
+)
+def test_faults_with_a_map_in_global_memory(old, new, kind):
+    source = by_pointer(load(2, 256)).replace(old, new)
+    source = source.replace("{%r3, %r4}", "{%r3, %r4, 0}") if ".3d." in new else source
+    emulation, _ = fetched_by_pointer(source)
+    assert kind in [one.kind for one in emulation.findings]
+
+
+def test_a_store_by_a_map_in_global_memory_is_watched():
+    body = STORE.replace("FENCE", "fence.proxy.async;").replace("COMMIT", COMMIT)
+    for after, kinds in ((DONE.replace(".read", ""), []), ("", ["async-not-waited"])):
+        matrix, out = np.full((6, 32), 99, np.uint32), np.zeros(1, np.uint32)
+        argument = TensorMapArgument(Buffer(matrix), (30, 6), 32, (16, 4))
+        source = by_pointer(text(body.replace("AFTER", after)))
+        emulation = launch(source, "k", 1, 32, [argument, out, np.uint32(20), np.uint32(4)])
+        assert [one.kind for one in emulation.findings] == kinds
+        assert matrix[4, 20] == 0
+
+
+def test_a_kernel_that_writes_a_map_in_global_memory_acquires_it():
+    """`tensormap.replace` changes the number of rows: behind it, the row that is no more is zero."""
+    change = "@%p0 tensormap.replace.tile.global_dim.global.b1024.b32 [%rd0], 1, 5; bar.warp.sync -1; "
+    for text_, kinds in ((change + ACQUIRE, []), (ACQUIRE + change, ["missing-proxy-fence"])):
+        emulation, out = fetched_by_pointer(by_pointer(load(2, 256), text_.replace("@%p0 ", "")))
+        assert [one.kind for one in emulation.findings] == kinds
+        assert (out[0, 0], out[1, 0]) == (MATRIX[4, 20], 0)
+
+
 @pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
 def test_pieces_are_swizzled_within_their_span(swizzle):
     matrix = np.arange(16 * 32, dtype=np.uint32).reshape(16, 32)

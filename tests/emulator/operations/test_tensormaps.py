@@ -28,7 +28,10 @@ replace.tile.fill_mode.shared::cta.b1024.b32 [ %rd5 + 0 ], 0x0;
 PUBLISH = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd3], [%rd5], 128;"
 
 
-def text(fields=FIELDS, publish=PUBLISH):
+FENCE = "fence.proxy.tensormap::generic.acquire.gpu [%rd3], 128;"
+
+
+def text(fields=FIELDS, publish=PUBLISH, fence=FENCE):
     made = "\n".join(f"@%p0 tensormap.{one}" for one in fields)
     return f"""{HEADER}.visible .entry k(.param .u64 x, .param .u64 out, .param .u64 map)
 {{
@@ -42,7 +45,7 @@ mov.b32 %r4, 16; mov.b32 %r5, 2; mov.b32 %r6, 20; mov.b32 %r7, 3; mov.b32 %r8, 1
 {made}
 bar.warp.sync 0xffffffff;
 {publish}
-fence.proxy.tensormap::generic.acquire.gpu [%rd3], 128;
+{fence}
 @%p0 mbarrier.init.shared.b64 [%r2], 1; @%p0 fence.proxy.async; bar.sync 0;
 mov.b32 %r12, 8; mov.b32 %r13, 2;
 @%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 128;
@@ -81,6 +84,34 @@ def test_a_map_that_lacks_a_field(without):
 def test_a_map_that_only_shared_memory_has():
     _, _, emulation = fetched(text(publish=""))
     assert (emulation.findings[0].kind, "no tensor map" in str(emulation.findings[0])) == ("out-of-bounds", True)
+
+
+@pytest.mark.parametrize(
+    ("publish", "fence"),
+    [
+        (PUBLISH, ""),
+        (FENCE + PUBLISH, ""),  # before the map is what it will be
+        (PUBLISH, FENCE.replace("acquire", "release").replace("[%rd3], 128", "")),
+        (PUBLISH, FENCE.replace("[%rd3]", "[%rd1]")),  # of another address
+    ],
+)
+def test_a_map_that_threads_wrote_is_acquired_before_its_use(publish, fence):
+    _, _, emulation = fetched(text(publish=publish, fence=fence))
+    [found] = emulation.findings
+    assert found.kind == "missing-proxy-fence"
+    assert "a tensor map that threads wrote, without a fence.proxy.tensormap::generic.acquire of it since" in str(found)
+    assert found.other is not None
+
+
+def test_one_thread_acquires_a_map_for_its_block():
+    _, _, emulation = fetched(text(fence=f"@%p0 {FENCE}"))
+    assert emulation.clean, emulation.findings
+    assert emulation.notes == ()
+
+
+def test_an_acquire_names_a_whole_map():
+    with pytest.raises(UnsupportedInstruction, match="64 bytes; a tensor map has 128"):
+        fetched(text(fence=FENCE.replace("128", "64")))
 
 
 def test_a_map_that_leaves_out_elements():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import struct
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -116,6 +118,24 @@ def test_a_launch_that_this_gpu_cannot_do_is_refused_before_the_first(sequence, 
         sequence(replace(STEP, entry="count"), replace(STEP, **change))
     assert str(caught.value) == words
     assert cuda.launched == []
+
+
+def test_a_map_that_a_kernel_takes_by_pointer_is_laid_in_device_memory(sequence, cuda, monkeypatch):
+    launching, words, seen = sys.modules["lab.gpu.device.launching"], tuple(range(100, 116)), []
+    monkeypatch.setattr(launching, "tensor_map_words", lambda *_: {"by_value": words, "by_pointer": words})
+    monkeypatch.setattr(launching, "parameter_offsets", lambda *_: (0, 128))
+    monkeypatch.setattr(launching, "parameter_sizes", lambda *_: (128, 8))
+    cuda.kernels["scale"] = lambda grid, *values: seen.append((values[:16], tuple(view(values[16], np.uint64, 16))))
+    arguments, before = (("by_value", "tensor_map"), ("by_pointer", "tensor_map")), cuda.used
+    launch = sequence(replace(STEP, arguments=arguments))
+    launch()
+    assert seen == [(words, words)]
+    assert cuda.launched[0][4] == "Q" * 17
+    assert cuda.used - before >= 128
+    held = cuda.used
+    del launch
+    gc.collect()
+    assert held - cuda.used >= 128
 
 
 def test_an_entry_point_that_is_not_in_the_cubin_is_an_error_of_the_driver(sequence, cuda):

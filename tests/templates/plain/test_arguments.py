@@ -229,6 +229,18 @@ def test_a_tensor_map_is_passed_by_value():
     assert "a: float16[…] as map[…]" in compared(entry, kernel, right)
 
 
+def test_a_tensor_map_is_passed_by_pointer():
+    signature = "const CUtensorMap *__restrict__ a, void *b, float *c, const CUtensorMap **d, long e"
+    source = f'{MAPS} extern "C" __global__ void k({signature}) {{ }}'
+    build = toolchain("nvrtc").compile(CompileRequest(source, "k.cu", "sm_90"))
+    [kernel], entry = read_kernels(source), entry_parameters(read_ptx(build.ptx).kernels[0])
+    maps = tuple(Passed(name, "float16", is_array=True, is_mapped=True) for name in "abcde")
+    mistakes = check_arguments(entry, kernel, maps)
+    assert [mistake[: mistake.index(",")] for mistake in mistakes] == ["argument 3", "argument 4", "argument 5"]
+    assert mistakes[0].endswith("const __grid_constant__ CUtensorMap, or by a pointer: const CUtensorMap*")
+    assert check_arguments(entry[:4], None, maps[:4]) == []  # PTX does not say what a pointer points to
+
+
 def test_the_type_to_write_is_named():
     entry, kernel = compiled("__half *x")
     [mistake] = check_arguments(entry, kernel, (array("x", "uint16"),))

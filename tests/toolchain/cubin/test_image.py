@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.toolchain.cubin.image import code, content_of, kernels, parameter_offsets, sections
+from lab.toolchain.cubin.image import code, content_of, kernels, parameter_offsets, parameter_sizes, sections
 from lab.toolchain.own import compiled
 
 SOURCE = """
@@ -53,6 +53,7 @@ def test_parameters_are_aligned_in_the_constant_bank(cubin: bytes) -> None:
     assert offsets in {(0, 32, 160, 168), (0, 48, 176, 184)}
     assert (offsets[1] + (0x160 if offsets[1] == 32 else 0x210)) % 64 == 0
     assert parameter_offsets(cubin, "second") == ()
+    assert parameter_sizes(cubin, "first") == (1, 128, 2, 8)
 
 
 def test_kernels_and_their_shared_memory(cubin: bytes) -> None:

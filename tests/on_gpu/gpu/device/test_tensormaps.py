@@ -1,4 +1,4 @@
-"""A tensor map as a kernel's argument on a real GPU: a box of a matrix, with zeros outside of it."""
+"""A tensor map as a kernel's argument on a real GPU, by value and by pointer: boxes of a matrix, with zeros outside."""
 
 import pytest
 from gpu_support import CHECK, compiled
@@ -36,17 +36,28 @@ extern "C" __global__ void box(int m, const __grid_constant__ Map map, int n, fl
     }
 }
 """
+BY_POINTER = (
+    COPY.replace("const __grid_constant__ Map map", "const Map* map")
+    .replace("&map", "map")
+    .replace(
+        "    if (threadIdx.x == 0) {",
+        '    asm volatile("fence.proxy.tensormap::generic.acquire.sys [%0], 128;" ::"l"(map) : "memory");\n'
+        "    if (threadIdx.x == 0) {",
+        1,
+    )
+)
 
 
+@pytest.mark.parametrize("source", [COPY, BY_POINTER], ids=["by value", "by pointer"])
 @pytest.mark.parametrize(("m", "n", "lda"), [(64, 32, 64), (37, 22, 40), (1, 1, 4), (131, 67, 132)])
-def test_boxes_make_a_copy(session, m, n, lda):
+def test_boxes_make_a_copy(session, m, n, lda, source):
     problem = operator("copy").problem({"m": m, "n": n, "dtype": "float32", "lda": lda, "ldb": m})
     arguments = (("m", "int32"), ("map", "tensor_map"), ("n", "int32"), ("B", "float32*"), ("ldb", "int32"))
     launch = Launch("box", (m // 32 + 2, n // 8 + 2, 1), (32, 1, 1), 0, arguments)
     tensor_map = TensorMap("map", "A", "float32", (m, n), lda, (32, 8))
     job = Job(
         variant="box",
-        cubin=compiled(COPY, session.start().arch),
+        cubin=compiled(source, session.start().arch),
         launches=Launches((launch,), (), (tensor_map,)),
         operator="copy",
         problem=problem,
