@@ -27,6 +27,9 @@ DO void arrive_relaxed(u64* b) {
 DO void expect(u64* b, u32 n) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at(b)), "r"(n) : "memory");
 }
+DO void announce(u64* b, u32 n) {
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(at(b)), "r"(n) : "memory");
+}
 #define WAIT(name, words)                                                                                   \
     DO void name(u64* b, u32 parity) {                                                                      \
         asm volatile("{ .reg .pred d; again: mbarrier.try_wait.parity" words ".shared::cta.b64 d, [%0], %1; " \
@@ -66,6 +69,7 @@ RACE = ("shared-race",)
 FLIGHT = ("async-not-waited",)
 FENCE = ("missing-proxy-fence",)
 MISUSE = ("mbarrier-misuse",)
+DEADLOCK = ("mbarrier-deadlock",)
 BARRIER = ("barrier-divergence",)
 CLUSTER = ("missing-cluster-sync",)
 OUTSIDE = ("out-of-bounds",)
@@ -295,4 +299,63 @@ NAMED = Case(
         ("number 15", HARMLESS, (("1 + threadIdx.x / 64", "14 + threadIdx.x / 64"),)),
     ],
 )  # fmt: skip
-CASES = (ONE_WARP, RING, FETCHED, MEMORY_OF_PEERS, TOLD_PEER, SENT, COPIED, NAMED)
+EACH_ITS_OWN = Case(
+    "rows that threads fetch for themselves",
+    """KERNEL k(u32* out, const u32* in) {
+    __shared__ __align__(128) u32 a[4 * 64];
+    __shared__ u64 bar;
+    if (threadIdx.x == 0) { init(&bar, 64); fence_init(); }
+    __syncthreads();
+    const int at = 4 * threadIdx.x;
+    if (true) { load(a + at, in + at, 16, &bar); expect(&bar, 16); }
+    wait(&bar, 0);
+    for (int i = 0; i < 4; ++i) out[at + i] = a[255 - at - i];
+}""",
+    1, 64, buffers(256, 256),
+    [
+        ("an arrival too few awaited", MISUSE, (("init(&bar, 64)", "init(&bar, 63)"),)),
+        ("half of the arrivals awaited", MISUSE, (("init(&bar, 64)", "init(&bar, 32)"),)),
+        ("an arrival too many awaited", DEADLOCK, (("init(&bar, 64)", "init(&bar, 65)"),)),
+        ("a thread does not arrive", DEADLOCK, (("if (true)", "if (threadIdx.x != 7)"),)),
+        ("too few bytes", DEADLOCK, (("expect(&bar, 16)", "expect(&bar, threadIdx.x == 7 ? 0 : 16)"),)),
+        ("too many bytes", DEADLOCK, (("expect(&bar, 16)", "expect(&bar, threadIdx.x == 7 ? 32 : 16)"),)),
+        ("announced before", HARMLESS,
+         (("load(a", "expect(&bar, 16); load(a"), ("&bar); expect(&bar, 16);", "&bar);"))),
+        ("one for all", HARMLESS,
+         (("init(&bar, 64)", "init(&bar, 1)"), ("if (true)", "if (threadIdx.x == 0)"), (", 16", ", 1024"))),
+    ],
+)  # fmt: skip
+ONE_ANNOUNCES = Case(
+    "rounds in which one thread announces the bytes and the others arrive",
+    """KERNEL k(u32* out, const u32* in) {
+    __shared__ __align__(128) u32 a[64];
+    __shared__ u64 bar;
+    if (threadIdx.x == 0) { init(&bar, 64); fence_init(); }
+    __syncthreads();
+    for (int i = 0; i < 3; ++i) {
+        if (threadIdx.x == 63) { expect(&bar, 256); load(a, in + 64 * i, 256, &bar); }
+        else if (true) arrive(&bar);
+        wait(&bar, i & 1);
+        out[64 * i + threadIdx.x] = a[63 - threadIdx.x];
+        __syncthreads();
+    }
+}""",
+    1, 64, buffers(192, 192),
+    [
+        ("an arrival too few awaited", MISUSE, (("init(&bar, 64)", "init(&bar, 63)"),)),
+        ("an arrival too many in one round", MISUSE,
+         (("init(&bar, 64)", "init(&bar, 63)"), ("if (true)", "if (threadIdx.x != 7 || i == 1)"))),
+        ("an arrival too many awaited", DEADLOCK, (("init(&bar, 64)", "init(&bar, 65)"),)),
+        ("a thread that arrives in two rounds of three", DEADLOCK, (("if (true)", "if (threadIdx.x != 7 || i != 2)"),)),
+        ("one thread neither arrives nor is awaited", HARMLESS,
+         (("init(&bar, 64)", "init(&bar, 63)"), ("if (true)", "if (threadIdx.x != 7)"))),
+        ("announced without an arrival", MISUSE,
+         (("init(&bar, 64)", "init(&bar, 63)"), ("expect(&bar, 256)", "announce(&bar, 256)"))),
+        ("announced, then arrived", HARMLESS, (("expect(&bar, 256);", "announce(&bar, 256); arrive(&bar);"),)),
+        ("arrivals of two warps for one", HARMLESS,
+         (("init(&bar, 64)", "init(&bar, 2)"),
+          ("else if (true) arrive", "if (threadIdx.x % 32 == 0) arrive"), ("expect(", "announce("),
+          ("threadIdx.x == 63", "threadIdx.x == 0"))),
+    ],
+)  # fmt: skip
+CASES = (EACH_ITS_OWN, ONE_ANNOUNCES, ONE_WARP, RING, FETCHED, MEMORY_OF_PEERS, TOLD_PEER, SENT, COPIED, NAMED)

@@ -27,6 +27,7 @@ from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.pool import Location, Pool
 from lab.emulator.results import FindingKind
 from lab.emulator.sources import chosen_by_library
+from lab.emulator.waiting.arrivals import ArrivalTurns
 
 BYTES = 8
 MOST_ARRIVALS = MOST_BYTES = 2**20 - 1
@@ -96,6 +97,7 @@ class Mbarriers:
         _used: (mbarriers, blocks of a cluster, threads) stamps of each thread's latest use of the block's own one.
         _saw: (mbarriers, threads) phases that each thread has seen complete.
         _saw_at: (mbarriers, threads) stamps of when it saw the last of them.
+        _turns: Who arrived in which phase.
     """
 
     def __init__(
@@ -127,6 +129,9 @@ class Mbarriers:
         self._used = np.zeros((0, self._batch.cluster, self._batch.threads), np.int64)
         self._saw, self._saw_at = (np.zeros((0, self._batch.threads), np.int64) for _ in range(2))
         self._count, self._pending, self._bytes, self._phase = (np.zeros((0, blocks), np.int64) for _ in range(4))
+        self._turns = (
+            None if watch.clocks is None or watch.bulk is None else ArrivalTurns(self._batch, watch.clocks, watch.bulk)
+        )
         self._waiting: list[_Wait] = []
         self._decides = decides
         self._changes = 0
@@ -254,6 +259,8 @@ class Mbarriers:
         self._saw[number, self._batch.block_of == block] = 0
         if self._watch.bulk is not None:
             self._watch.bulk.forget(number, block)
+            if self._turns is not None:
+                self._turns.forget(number, block)
             if self._watch.clocks is not None:
                 self._watch.clocks.forget((self, number, block))
 
@@ -316,6 +323,8 @@ class Mbarriers:
             )
             if self._watch.bulk is not None:
                 self._watch.bulk.grow(len(self._offsets))
+            if self._turns is not None:
+                self._turns.grow(len(self._offsets))
         return number
 
     # --- arrivals and bytes -----------------------------------------------------------------------------------
@@ -337,10 +346,13 @@ class Mbarriers:
             home = some & (self._batch.block_of[named.threads] == named.blocks)  # what a warp saw is of its own block
             self._watch.bulk.arrive(named.numbers[home], named.threads[home], named.blocks[home])
             self._release(named.where(some), arrivals[some], relaxed=relaxed)
+            self._take_turns(position, named.where(home), arrivals[home])
         keys = named.numbers * self._batch.blocks + named.blocks
         for key in np.unique(keys).tolist():
             mine = keys == key
             number, block = divmod(key, self._batch.blocks)
+            if self._turns is not None and expected[mine].any():
+                self._turns.expect(position, number, block, named.threads[mine & ~some & (expected > 0)])
             self._bytes[number, block] += int(expected[mine].sum())
             if (expected[mine] < 0).any():  # bytes that count as arrived
                 self._complete(position, number, block)
@@ -370,6 +382,36 @@ class Mbarriers:
                 for ahead in np.unique(late[mine]).tolist():
                     some = threads[mine & (late == ahead)]
                     clocks.arrive((self, number, block), phase + int(ahead), some, relaxed=relaxed)
+
+    def _take_turns(self, position: int, named: Named, arrivals: Indices) -> None:
+        """Note arrivals at the block's own mbarriers that may count in the phase before the one they count in here."""
+        if self._turns is None:
+            return
+        for number, block in {*zip(named.numbers.tolist(), named.blocks.tolist(), strict=True)}:
+            here = (named.numbers == number) & (named.blocks == block)
+            phase, threads = int(self._phase[number, block]), named.threads[here]
+            late = np.cumsum(arrivals[here]) > int(self._pending[number, block])
+            for ahead in np.unique(late).tolist():
+                early = self._turns.arrive(number, block, phase + int(ahead), threads[late == ahead])
+                if len(early):
+                    count = int(self._count[number, block])
+                    detail = "nothing orders this arrival behind the phase before, in which it may count as well; that "
+                    detail += f"phase is then complete without another one, and its bytes. The mbarrier expects {count}"
+                    self._findings.add("mbarrier-misuse", position, detail, early, address=int(self._offsets[number]))
+
+    def _unexpected(self, number: int, block: int) -> None:
+        """Note bytes that a thread announced without an arrival, and that no arrival of the phase waits for."""
+        if self._turns is None:
+            return
+        alone = self._turns.complete(number, block)
+        if alone is None or self._watch.clocks is None:
+            return
+        phase = int(self._phase[number, block])
+        for position, thread, stamp in alone:
+            if not self._watch.clocks.arrived_after((self, number, block), phase, np.array([stamp]))[0]:
+                detail = "nothing orders these bytes before an arrival of the phase, which may be complete without them"
+                address = int(self._offsets[number])
+                self._findings.add("mbarrier-misuse", position, detail, np.array([thread]), address=address)
 
     def _acquire(self, named: Named, *, relaxed: bool) -> None:
         """Let threads learn what was left at their mbarriers before the current phase, now or at their next fence."""
@@ -404,6 +446,8 @@ class Mbarriers:
         """Count `size` bytes of a bulk copy as arrived; return the phase that they were part of."""
         phase = int(self._phase[number, block])
         self._bytes[number, block] -= size
+        if self._turns is not None:
+            self._turns.expect(position, number, block, np.zeros(0, np.int64))
         self._within_limits(position, np.array([thread]), number, block)
         self._complete(position, number, block)
         self._changes += 1
@@ -431,6 +475,7 @@ class Mbarriers:
         """Begin the next phase where nothing is missing in this one."""
         if self._pending[number, block] == 0 and self._bytes[number, block] == 0:
             self._overtakes(position, number, block)
+            self._unexpected(number, block)
             self._phase[number, block] += 1
             self._pending[number, block] = self._count[number, block]
             self.flipped = bool(self._waiting) or self.flipped
