@@ -271,16 +271,18 @@ def warp_kernel(instruction: str, counts: Sequence[int], out: int, *, wide: bool
     return f"{_header(version)}.visible .entry k({lines[0]})\n{{\n{declared}\n{joined}\nret;\n}}\n"
 
 
-def group_kernel(instruction: str, a: int, out: int, version: str = "8.4") -> str:
+def group_kernel(instruction: str, a: int, out: int, version: str = "8.4", *, sparse: bool = False) -> str:
     """Return a kernel of one warpgroup.
 
-    Its inputs are images of shared memory, two descriptors relative to the image, registers of A, and registers of D.
+    Its inputs are images of shared memory, two descriptors relative to the image, registers of A, and registers of D,
+    and of a sparse A its metadata.
 
     Args:
-        instruction: With `D#`, `A#`, `B#` and `P#` (the predicate scale-d, true) for its operands.
+        instruction: With `D#`, `A#`, `B#`, `P#` (the predicate scale-d, true) and `E#` (metadata) for its operands.
         a: Registers of A; 0 where it lies in shared memory.
         out: Registers of D.
         version: Of PTX.
+        sparse: A is sparse.
     """
     body = [
         "mov.u32 %t, %tid.x; mov.u32 %n, %ctaid.x; mov.u32 %s, image;",
@@ -296,16 +298,18 @@ def group_kernel(instruction: str, a: int, out: int, version: str = "8.4") -> st
     if a:
         body.append(f"ld.param.u64 %p, [a]; mad.wide.u32 %p, %t, {4 * a}, %p;")
         body += [f"ld.global.b32 %a{i}, [%p+{4 * i}];" for i in range(a)]
+    if sparse:
+        body.append("ld.param.u64 %p, [e]; mad.wide.u32 %p, %t, 4, %p; ld.global.b32 %w0, [%p];")
     body.append(f"ld.param.u64 %p, [c]; mad.wide.u32 %p, %t, {4 * out}, %p;")
     body += [f"ld.global.b32 %d{i}, [%p+{4 * i}];" for i in range(out)]
     body.append("fence.proxy.async; bar.sync 0; wgmma.fence.sync.aligned; setp.eq.u32 %q, %s, %s;")
     text = instruction.replace("D#", _vector("d", out)).replace("A#", _vector("a", a) if a else "%x")
-    body.append(text.replace("B#", "%y").replace("P#", "%q"))
+    body.append(text.replace("B#", "%y").replace("P#", "%q").replace("E#", "%w0"))
     body.append("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;")
     body.append(f"ld.param.u64 %p, [d]; mad.wide.u32 %p, %t, {4 * out}, %p;")
     body += [f"st.global.b32 [%p+{4 * i}], %d{i};" for i in range(out)]
     joined = "\n".join(body)
-    parameters = ", ".join(f".param .u64 {name}" for name in "imacd")
+    parameters = ", ".join(f".param .u64 {name}" for name in ("imaced" if sparse else "imacd"))
     return (
         f"{_header(version)}.visible .entry k({parameters})\n{{\n.shared .align 1024 .b8 image[{IMAGE}];\n"
         f".reg .pred %q; .reg .b32 %t, %n, %s, %u; .reg .b32 %w<4>; .reg .b64 %p, %x, %y, %z;\n"
@@ -419,8 +423,11 @@ def layout_case(
     turned: tuple[int, int] = (0, 0),
     wild: bool = False,
     registers: bool = False,
+    selector: int | None = None,
 ) -> Case:
-    """Return a case of wgmma with integers all over shared memory and descriptors at random.
+    """Return a case of wgmma, dense or (with a selector) sparse.
+
+    Integers lie all over shared memory, and descriptors are drawn at random.
 
     Args:
         td: Type of the sums.
@@ -428,10 +435,13 @@ def layout_case(
         turned: Whether A and B are contiguous along m and n.
         wild: Matrices begin at any piece, with any base offset; otherwise where patterns may begin.
         registers: A is in registers.
+        selector: Which lanes give the metadata of a sparse A.
         seed: Of the inputs.
     """
-    n, k, trials = 16, 256 // WIDTH[ta], 16
+    sparse = selector is not None
+    n, k, trials = 16, (512 if sparse else 256) // WIDTH[ta], 16
     name = f"wgmma layout {td} {ta} {turned} {'wild' if wild else 'tame'}{' registers' if registers else ''}"
+    name += f" sparse {selector}" if sparse else ""
     rng = _seeded(name, seed)
     images = np.stack(
         [np.ascontiguousarray(small_integers(rng, ta, (IMAGE * 8 // WIDTH[ta],))).view(np.uint8) for _ in range(trials)]
@@ -457,10 +467,13 @@ def layout_case(
     transposed = (f", {turned[1]}" if registers else f", {turned[0]}, {turned[1]}") if WIDTH[ta] == 16 else ""  # noqa: PLR2004
     scales = "" if td == "s32" else f", 1, -1{transposed}"
     bits = ".and.popc" if ta == "b1" else ""
-    instruction = f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.{td}.{ta}.{ta}{bits} D#, A#, B#, P#{scales};"
-    inputs = (images, words, fragments if registers else np.zeros((trials, 1), np.uint32), sums)
-    ptx = group_kernel(instruction, fragments.shape[2] if registers else 0, sums.shape[2])
-    return Case(name, ptx, 128, inputs, (sums.shape, "u4"), exact=True)
+    form, placed = (".sp", f" E#, {selector},") if sparse else ("", "")
+    instruction = f"wgmma.mma_async{form}.sync.aligned.m64n{n}k{k}.{td}.{ta}.{ta}{bits} D#, A#, B#,{placed} P#{scales};"
+    held = fragments if registers else np.zeros((trials, 1), np.uint32)
+    inputs: list[NDArray[Any]] = [images, words, held, sums]
+    inputs += [_metadata(rng, ta, 4 * trials).reshape(trials, 128, 1)] if sparse else []
+    ptx = group_kernel(instruction, fragments.shape[2] if registers else 0, sums.shape[2], sparse=sparse)
+    return Case(name, ptx, 128, tuple(inputs), (sums.shape, "u4"), exact=True)
 
 
 def volta_case(td: str, tc: str, by_row: tuple[bool, bool], seed: int) -> Case:
@@ -489,6 +502,14 @@ def volta_case(td: str, tc: str, by_row: tuple[bool, bool], seed: int) -> Case:
     instruction = f"mma.sync.aligned.m8n8k4.{words}.{td}.f16.f16.{tc} D#, A#, B#, C#;"
     ptx = warp_kernel(instruction, counts, out)
     return Case(name, ptx, LANES, tuple(inputs), ((trials, LANES, out), "u4"), exact=True)
+
+
+SPARSE_GROUPS = (
+    ("f32", "f16", 2, ((0, 0), (0, 1), (1, 0))), ("f16", "f16", 2, ((0, 0),)), ("f32", "bf16", 2, ((0, 0),)),
+    ("f32", "tf32", 2, ((0, 0),)), ("f32", "e4m3", 1, ((0, 0),)), ("f16", "e5m2", 1, ((0, 0),)),
+    ("s32", "s8", 1, ((0, 0),)), ("s32", "u8", 1, ((0, 0),)),
+)  # fmt: skip
+"""Types of sums and of a sparse A and B of wgmma, values of the selector, and what is contiguous along m and n."""
 
 
 def cases(seed: int = 0) -> list[Case]:
@@ -549,5 +570,12 @@ def cases(seed: int = 0) -> list[Case]:
         layout_case("s32", "s8", seed=seed),
         layout_case("s32", "u8", seed=seed, registers=True),
         layout_case("s32", "b1", seed=seed),
+    ]
+    found += [
+        layout_case(td, ta, seed=seed, turned=turned, registers=registers, selector=selector)
+        for td, ta, selectors, turns in SPARSE_GROUPS
+        for selector in range(selectors)
+        for turned in turns
+        for registers in ((False, True) if not turned[0] else (False,))
     ]
     return found

@@ -285,8 +285,11 @@ class UndefinedValues:
         inside = texts[1].startswith("{")
         results = [self._of(sides, name) for name in operands.elements(texts[0])]
         inputs = [self._of(sides, name) for name in operands.elements(texts[1])] if inside else []
-        others = [self._of(sides, text) for text in texts[2 if inside else 1 : 4]]
-        adds, batch = self._storage.at(sides.position).source(texts[3], "pred"), self._storage.batch
+        sparse = "sp" in opcode.split(".")
+        metadata = self._of(sides, texts[3]) if sparse else None
+        last = texts[5 if sparse else 3]  # behind the metadata and the selector of a sparse A
+        others = [self._of(sides, text) for text in (*texts[2 if inside else 1 : 3], last)]
+        adds, batch = self._storage.at(sides.position).source(last, "pred"), self._storage.batch
         m, n, _ = take_shape(Opcode(opcode))
 
         def run(lanes: Lanes) -> None:
@@ -306,7 +309,7 @@ class UndefinedValues:
                         whose, found = self._fetched[operand]
                         into[np.searchsorted(starts, whose)] = found
                 sums = [np.where(kept, origins, np.int32(0)) for origins in results]
-                made = group_product(opcode, inputs, sums, (rows, held), starts)
+                made = group_product(opcode, inputs, sums, (rows, held), starts, metadata=metadata)
                 for result, origins in zip(results, made, strict=True):
                     _give([result], lanes, lanes.select(origins))
             if self.live is not known:

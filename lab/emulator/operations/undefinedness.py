@@ -182,7 +182,13 @@ def _product(first: _Gather, second: _Gather, third: _Gather, scatter: _Scatter)
 
 
 def group_product(
-    opcode: str, a: Registers, c: Registers, read: tuple[Origins, Origins], starts: Indices
+    opcode: str,
+    a: Registers,
+    c: Registers,
+    read: tuple[Origins, Origins],
+    starts: Indices,
+    *,
+    metadata: Origins | None = None,
 ) -> list[Origins]:
     """Return the origins of the result's registers of `wgmma`; only those of its warpgroups have a meaning.
 
@@ -192,6 +198,7 @@ def group_product(
         c: The registers of the accumulator, 0 where nothing is added to it.
         read: (warpgroups, 64) of the rows of A, and (warpgroups, n) of the columns of B, in shared memory.
         starts: The first warp of each warpgroup.
+        metadata: Of a sparse A, the register that says where the elements of its rows lie.
     """
     op = Opcode(opcode)
     d, t, _ = [part for part in op.parts if part in BITS]
@@ -202,8 +209,12 @@ def group_product(
     total = _gathered(layout, d)(c)
     rows, columns = read
     if a:
-        held = _gathered(fragments.operand_a(each, k, t), t)(a).max(axis=2)
+        depth = k // 2 if "sp" in op.parts else k
+        held = _gathered(fragments.operand_a(each, depth, t), t)(a).max(axis=2)
         rows = np.maximum(rows, held[members].reshape(rows.shape))
+    if metadata is not None:  # a quad of lanes has it for two rows, eight apart
+        placed = np.tile(metadata.reshape(-1, 8, 4).max(axis=2), 2)
+        rows = np.maximum(rows, placed[members].reshape(rows.shape))
     product = np.maximum(rows[:, :, None], columns[:, None, :])
     total[members] = np.maximum(total[members], product.reshape(-1, each, n))
     return _scattered(layout, d)(total)

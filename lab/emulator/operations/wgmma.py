@@ -22,13 +22,14 @@ from lab.emulator.operations.descriptors import PIECE
 from lab.emulator.operations.matrix import MatrixTypes, alike
 from lab.emulator.operations.products import multiply_add
 from lab.emulator.operations.shapes import Shape, narrowed, take_shape
+from lab.emulator.operations.sparsity import Sparsity, expand
 from lab.emulator.operations.system import Run, Site, system
 from lab.emulator.waiting.warpgroups import refused_count
 from lab.isa.ptx.constants import integer
 
 _ROWS = 64
 _ROWS_OF_WARP = _ROWS // WARPGROUP
-_K_BYTES = 32  # of a row of A, and of a column of B
+_K_BYTES = 32  # of a row of A as it is stored, and of a column of B that is multiplied by a dense A
 _MOST_COLUMNS = 256
 _SUMS = {
     "f16": ("f16", "f32"), "bf16": ("f32",), "tf32": ("f32",), "e4m3": ("f16", "f32"), "e5m2": ("f16", "f32"),
@@ -48,6 +49,8 @@ class WarpgroupProduct:
         scales: Signs of A and B, 1 or -1.
         turned: Whether A and B in shared memory are contiguous along m and n, not along k.
         saturate: Clamp integers.
+        stored: How the rows of a sparse A are stored; None of a dense one.
+        selector: Which lanes give the metadata of a sparse A.
     """
 
     shape: Shape
@@ -56,19 +59,20 @@ class WarpgroupProduct:
     scales: tuple[int, int]
     turned: tuple[bool, bool]
     saturate: bool
+    stored: Sparsity | None = None
+    selector: int = 0
 
 
 @system("wgmma")
 def wgmma(site: Site, op: Opcode) -> Run:
     """Build wgmma.mma_async, and the fence, commit and wait of its groups."""
     what = op.one_of(("mma_async", "fence", "commit_group", "wait_group"))
-    if op.flag("sp") or op.flag("sp::ordered_metadata"):
-        raise UnknownForm("a sparse wgmma")
+    sparse = what == "mma_async" and op.flag("sp")
     op.one_of(("sync",))
     op.one_of(("aligned",))
     groups = site.warpgroups
     if what == "mma_async":
-        return _multiply(site, op)
+        return _multiply(site, op, sparse=sparse)
     op.finish()
     if what == "fence":
         return groups.fence
@@ -93,7 +97,7 @@ def setmaxnreg(site: Site, op: Opcode) -> Run:
     return lambda lanes: groups.limit(position, lanes, count, more=more)
 
 
-def _take_form(site: Site, op: Opcode) -> WarpgroupProduct:
+def _take_form(site: Site, op: Opcode, *, sparse: bool) -> WarpgroupProduct:
     """Read a wgmma's words and its constant operands.
 
     Raises:
@@ -114,13 +118,16 @@ def _take_form(site: Site, op: Opcode) -> WarpgroupProduct:
         td not in _SUMS.get(ta, ())
         or not alike(ta, tb)
         or bits != (ta == "b1")
+        or (sparse and bits)
         or (saturate and ta not in ("s8", "u8"))
-        or (m, k) != (_ROWS, _K_BYTES * 8 // elements.BITS[ta])
+        or (m, k) != (_ROWS, (1 + sparse) * _K_BYTES * 8 // elements.BITS[ta])
         or n not in columns
     ):
         raise UnknownForm(f"types .{td}.{ta}.{tb} with the shape m{m}n{n}k{k}")
     registers = site.texts[1].startswith("{")
-    constants = [integer(text) for text in site.texts[4:]]
+    stored = Sparsity(ta, k) if sparse else None
+    selector = _take_selector(site, stored) if stored is not None else 0
+    constants = [integer(text) for text in site.texts[_behind_metadata(sparse=sparse) + 1 :]]
     turns = (1 if registers else 2) if elements.BITS[ta] == 16 else 0  # noqa: PLR2004  bits
     expected = 0 if whole else 2 + turns
     if len(constants) != expected:
@@ -132,21 +139,43 @@ def _take_form(site: Site, op: Opcode) -> WarpgroupProduct:
     turned = (
         (False, bool(flags[-1]) if flags else False) if registers or not flags else (bool(flags[0]), bool(flags[1]))
     )
-    return WarpgroupProduct(shape, MatrixTypes(td, ta, tb, td), registers, scales, turned, saturate)
+    types = MatrixTypes(td, ta, tb, td)
+    return WarpgroupProduct(shape, types, registers, scales, turned, saturate, stored, selector)
 
 
-def _multiply(site: Site, op: Opcode) -> Run:
-    form = _take_form(site, op)
+def _behind_metadata(*, sparse: bool) -> int:
+    """Return which operand says whether the sums are added to: behind D, A, B, and of a sparse A its metadata."""
+    return 5 if sparse else 3
+
+
+def _take_selector(site: Site, stored: Sparsity) -> int:
+    """Read the selector of a sparse product.
+
+    Raises:
+        UnknownForm: there is none, or it is beyond those that the shape has.
+    """
+    if len(site.texts) <= _behind_metadata(sparse=True):
+        raise UnknownForm(f"{len(site.texts)} operands")
+    selector = integer(site.texts[4])
+    if not 0 <= selector < stored.selectors:
+        raise UnknownForm(f"selector {selector} of {stored.selectors}")
+    return selector
+
+
+def _multiply(site: Site, op: Opcode, *, sparse: bool) -> Run:
+    form = _take_form(site, op, sparse=sparse)
     _, n, k = form.shape
+    depth = k // 2 if sparse else k  # of the elements of A that are stored
     types, texts, position, groups = form.types, site.texts, site.position, site.warpgroups
     layout = fragments.accumulator(_ROWS_OF_WARP, n)
-    layout_a = fragments.operand_a(_ROWS_OF_WARP, k, types.a)
+    layout_a = fragments.operand_a(_ROWS_OF_WARP, depth, types.a)
     read_c = fragments.reader(site, texts[0], types.c, layout)
     write = fragments.writer(site, texts[0], types.d, layout)
     held_a = fragments.reader(site, texts[1], types.a, layout_a) if form.registers else None
-    first = None if form.registers else _Operand(site, 1, types.a, _ROWS, turned=form.turned[0], by_warp=True)
-    second = _Operand(site, 2, types.b, n, turned=form.turned[1], by_warp=False)
-    adds = site.operands.source(texts[3], "pred")
+    first = None if form.registers else _Operand(site, 1, types.a, (_ROWS, depth), turned=form.turned[0], by_warp=True)
+    second = _Operand(site, 2, types.b, (n, k), turned=form.turned[1], by_warp=False)
+    metadata = site.operands.source(texts[3], "b32") if sparse else None
+    adds = site.operands.source(texts[_behind_metadata(sparse=sparse)], "pred")
     sums = site.operands.register_names(texts[0])
     inputs = site.operands.register_names(texts[1]) if form.registers else ()
     warps = site.batch.warps
@@ -159,9 +188,12 @@ def _multiply(site: Site, op: Opcode) -> Run:
         here = Lanes(lanes.threads, (members[:, None] * WARP_SIZE + np.arange(WARP_SIZE)).reshape(-1))
         groups.use(position, here, sums, inputs)
         if held_a is not None:
-            a = layout_a.gather(held_a())[members].reshape(len(starts), _ROWS, k)
+            a = layout_a.gather(held_a())[members].reshape(len(starts), _ROWS, depth)
         else:
             a = first.fetch(here, starts) if first is not None else np.zeros(0)
+        if metadata is not None and form.stored is not None:
+            chosen = form.stored.chosen(here.fill(metadata(here)).reshape(-1, WARP_SIZE), form.selector)
+            a = expand(a, chosen.reshape(len(starts), _ROWS, -1), form.stored)
         b = second.fetch(here, starts).swapaxes(1, 2)
         c = layout.gather(read_c())[members]
         kept = here.fill(adds(here)).reshape(len(members), WARP_SIZE)[:, 0]
@@ -181,18 +213,19 @@ def _multiply(site: Site, op: Opcode) -> Run:
 class _Operand:
     """A matrix in shared memory that a descriptor names."""
 
-    def __init__(self, site: Site, number: int, t: str, rows: int, *, turned: bool, by_warp: bool) -> None:
+    def __init__(self, site: Site, number: int, t: str, size: tuple[int, int], *, turned: bool, by_warp: bool) -> None:
         """Bind the descriptor.
 
         Args:
             site: The instruction.
             number: That of the operand, 1 for A and 2 for B.
             t: Element type.
-            rows: Rows of A, or columns of B.
+            size: Rows of A, or columns of B, and the elements of each that shared memory holds.
             turned: The matrix is contiguous along these.
             by_warp: Each warp reads a quarter of the rows; otherwise each reads all.
         """
-        self._site, self._t, self._rows, self._turned, self._by_warp = site, t, rows, turned, by_warp
+        self._site, self._t, self._turned, self._by_warp = site, t, turned, by_warp
+        self._rows, self._depth = size
         self._number = number
         self._read: Read[np.uint64] = site.operands.source(site.texts[number], "b64")
 
@@ -211,9 +244,9 @@ class _Operand:
         found = descriptors.decode(np.ascontiguousarray(words[:, 0]))
         width = elements.BITS[self._t]
         if self._turned:
-            offsets = descriptors.across_k(found, _K_BYTES * 8 // width, self._rows * width // (8 * PIECE))
+            offsets = descriptors.across_k(found, self._depth, self._rows * width // (8 * PIECE))
         else:
-            offsets = descriptors.along_k(found, self._rows, _K_BYTES // PIECE)
+            offsets = descriptors.along_k(found, self._rows, self._depth * width // (8 * PIECE))
         values = self._load(offsets, starts)
         raw = np.ascontiguousarray(values.reshape(*offsets.shape[:2], -1)).view(np.uint32)
         decoded = elements.decode(raw, self._t)

@@ -105,6 +105,77 @@ def test_a_from_registers(tensor, td, ta):
             np.testing.assert_array_equal(values(out[trial, part], td), wanted)
 
 
+def expanded(stored, metadata, t, selector):
+    """The (64, k) matrix of which half is stored; (128,) metadata are those of the figures of PTX ISA, 9.7.15.6.2."""
+    size = WIDTHS[t]
+    chunk, per_word = (2 if size == 4 else 4), (8 if size == 1 else 4)  # of a row's chunks
+    full = np.zeros((64, 2 * stored.shape[1]))
+    for row in range(64):
+        upper = row % 16 // 8
+        for one in range(full.shape[1] // chunk):
+            if size == 1:
+                lane, shift = upper + 2 * (one // per_word), 4 * (one % per_word)
+            else:
+                lane, shift = 2 * selector + one // per_word, 16 * upper + 4 * (one % per_word)
+            nibble = int(metadata[row // 16 * 32 + row % 8 * 4 + lane]) >> shift & 15
+            places = [{4: 0, 14: 1}[nibble]] if size == 4 else [nibble & 3, nibble >> 2]
+            for i, place in enumerate(places):
+                full[row, one * chunk + place] = stored[row, one * len(places) + i]
+    return full
+
+
+SPARSE = [
+    ("f32", "f16", (0, 0), 0, False), ("f32", "f16", (0, 1), 1, False), ("f32", "f16", (1, 0), 1, False),
+    ("f32", "bf16", (0, 0), 1, True), ("f32", "tf32", (0, 0), 0, False), ("f32", "tf32", (0, 0), 1, True),
+    ("f32", "e4m3", (0, 0), 0, False), ("s32", "s8", (0, 0), 0, True), ("s32", "u8", (0, 0), 0, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("td", "ta", "turned", "selector", "registers"), SPARSE)
+def test_a_sparse_a_times_a_dense_b(tensor, td, ta, turned, selector, registers):
+    case = tensor.layout_case(td, ta, seed=5, turned=turned, registers=registers, selector=selector)
+    out = executed(case)
+    images, words, held, before, metadata = case.inputs
+    depth = 32 // WIDTHS[ta]
+    index_a, index_c = tensor.index_a(16, depth, ta), tensor.index_c(16, 16)
+    for trial in range(4):
+        if registers:
+            stored = np.zeros((64, depth))
+            for warp in range(4):
+                mine = np.ascontiguousarray(held[trial, 32 * warp : 32 * warp + 32])
+                stored[16 * warp : 16 * warp + 16][index_a] = values(mine, ta)
+        else:
+            stored = matrix(images[trial], words[trial, 0], ta, 64, depth, turned=bool(turned[0]))
+        b = matrix(images[trial], words[trial, 1], ta, 16, 2 * depth, turned=bool(turned[1]))
+        total = expanded(stored, metadata[trial, :, 0], ta, selector) @ b.T * (1 if td == "s32" else -1)
+        for warp in range(4):
+            part = slice(32 * warp, 32 * warp + 32)
+            wanted = values(before[trial, part], td) + total[16 * warp : 16 * warp + 16][index_c]
+            np.testing.assert_array_equal(values(out[trial, part], td), wanted)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kinds"),
+    [
+        ("wgmma.wait_group.sync.aligned 0;", "", {"async-not-waited"}),
+        ("fence.proxy.async;", "", {"missing-proxy-fence"}),
+        ("wgmma.fence.sync.aligned;", "", {"wgmma-misuse"}),
+        ("%y, %w0, 1, %q", "%y, %e, 1, %q", {"uninitialised-register"}),  # the metadata
+        ("%y, %w0, 1, %q", "%y, %w0, 0, %q", set()),  # other lanes' metadata
+        ("bar.sync 0;", "", {"shared-race"}),
+        ("wgmma.commit_group", "add.u32 %a0, %a0, 1; wgmma.commit_group", {"async-not-waited"}),
+        ("wgmma.commit_group", "add.u32 %w0, %w0, 1; wgmma.commit_group", set()),  # PTX names A and D alone
+    ],
+)
+def test_faults_of_a_sparse_product(tensor, old, new, kinds):
+    case = tensor.layout_case("f32", "f16", seed=5, registers=True, selector=1)
+    assert old in case.ptx
+    text = case.ptx.replace(old, new).replace("%w<4>;", "%w<4>; .reg .b32 %e;")
+    out = np.zeros(*case.output)
+    emulation = launch(text, "k", 1, 128, [*(one[:1].copy() for one in case.inputs), out[:1].copy()])
+    assert {finding.kind for finding in emulation.findings} == kinds
+
+
 # --- as CUDA C++ has it -------------------------------------------------------------------------------------------
 
 KERNEL = """
@@ -310,6 +381,7 @@ def test_two_warpgroups_share_b():
 
 
 D4 = "{%f0, %f1, %f2, %f3}"
+SPARSE_F16 = "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16"
 
 
 @pytest.mark.parametrize(
@@ -319,7 +391,14 @@ D4 = "{%f0, %f1, %f2, %f3}"
         (f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.bf16 {D4}, %rd0, %rd1, %p0, 1, 1, 0, 0;", "types"),
         (f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {D4}, %rd0, %rd1, %p0, 1, 2, 0, 0;", "the constants 1, 2"),
         (f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {D4}, %rd0, %rd1, %p0, 1, 1;", "6 operands"),
-        (f"wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {D4}, %rd0, %rd1, %r0, 0, %p0, 1, 1, 0, 0;", "sparse"),
+        (f"{SPARSE_F16.replace('k32', 'k16')} {D4}, %rd0, %rd1, %r0, 0, %p0, 1, 1, 0, 0;", "m64n8k16"),
+        (f"{SPARSE_F16} {D4}, %rd0, %rd1, %r0, 2, %p0, 1, 1, 0, 0;", "selector 2 of 2"),
+        (f"{SPARSE_F16} {D4}, %rd0, %rd1, %p0;", "4 operands"),
+        (
+            f"{SPARSE_F16.replace('k32.f32.f16.f16', 'k64.f32.e4m3.e4m3')} {D4}, %rd0, %rd1, %r0, 1, %p0, 1, 1;",
+            "1 of 1",
+        ),
+        (f"{SPARSE_F16.replace('k32.f32.f16.f16', 'k512.s32.b1.b1.and.popc')} {D4}, %rd0, %rd1, %r0, 0, %p0;", "types"),
         ("setmaxnreg.inc.sync.aligned.u32 100;", "100 registers"),
     ],
 )
