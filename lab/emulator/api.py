@@ -578,7 +578,8 @@ class _Arguments:
         self.names.setdefault(parameter.name, []).append(self._space.at(base))
         self.mapped.append(base)
         strides = (tensor_map.leading, *tensor_map.outer)[: len(tensor_map.extents) - 1]
-        if len(strides) != len(tensor_map.extents) - 1 or len(tensor_map.box) != len(tensor_map.extents):
+        sizes = len(tensor_map.extents) if tensor_map.pixels is None else 2
+        if len(strides) != len(tensor_map.extents) - 1 or len(tensor_map.box) != sizes:
             raise UserError(
                 f"argument {index}: the parts of the tensor map have different numbers of dimensions",
                 key=f"args[{index}]",
@@ -587,8 +588,8 @@ class _Arguments:
             )
         in_bytes = tuple(stride * width for stride in strides)
         element = tensor_map.element or _element_of(tensor_map.of.array.dtype)
-        made = tensormaps.Descriptor(base, element, tensor_map.extents, in_bytes, tensor_map.box, tensor_map.swizzle)
-        return made.encode()
+        of, box, swizzle = tensor_map.extents, tensor_map.box, tensor_map.swizzle
+        return tensormaps.Descriptor(base, element, of, in_bytes, box, swizzle, tensor_map.pixels).encode()
 
     def _base(self, index: int, parameter: Variable, buffer: Buffer) -> int:
         """Return the address of a buffer, which is allocated when it is first named.

@@ -22,7 +22,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
 
 
 _LATER = re.compile(
-    r"tcgen05\.|clusterlaunchcontrol\.|.*\.(kind::|block_scale|cta_group::|tile::gather4|tile::scatter4|b4x16_p64|b6x16_p32)"
+    r"tcgen05\.|clusterlaunchcontrol\.|.*\.(kind::|block_scale|cta_group::|tile::gather4|tile::scatter4|b4x16_p64|b6x16_p32"
+    r"|im2col::w|im2col_no_offs::w)"
 )
 """Opcodes and modifiers that begin with sm_100 (PTX ISA, target notes of each instruction)."""
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from numpy.typing import NDArray
 
 from lab.base.warp import SECTOR_BYTES
+from lab.hardware.tensormaps import PixelBox
 from lab.isa.model import SourceLocation
 
 FindingKind = Literal[
@@ -83,6 +84,7 @@ class TensorMapArgument:
             none.
         outer: Elements from one matrix to the next, and so on, for the dimensions beyond the second.
         element: Type of an element as PTX calls it, for what NumPy has no type: bf16. Else that of the buffer.
+        pixels: Of a map for im2col, where its pixels lie; `box` then has the channels and the number of pixels.
     """
 
     of: Buffer
@@ -92,6 +94,7 @@ class TensorMapArgument:
     swizzle: int = 0
     outer: tuple[int, ...] = ()
     element: str = ""
+    pixels: PixelBox | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -344,6 +344,7 @@ def _sizes(sizes: Sizes | None) -> list[str | int]:
 def _map_of(argument: Argument, view: MappedView, array: str) -> TensorMapDeclaration:
     """The declaration of a tensor map of an array, the contiguous dimension first."""
     extents, strides = view.sides(argument.shape or ())
+    lower, upper, steps = view.corners or ((), (), ())
     return TensorMapDeclaration(
         of=array,
         type=argument.dtype,
@@ -352,6 +353,9 @@ def _map_of(argument: Argument, view: MappedView, array: str) -> TensorMapDeclar
         box=list(view.box[::-1]),
         swizzle=view.swizzle,
         outer=list(strides[1:]),
+        lower=list(lower[::-1]),
+        upper=list(upper[::-1]),
+        steps=list(steps[::-1]),
     )
 
 

@@ -1,7 +1,8 @@
-"""How the driver's `cuTensorMapEncodeTiled` is called: from a `TensorMap` and an address to a `CUtensorMap`.
+"""How the driver encodes a map: from a `TensorMap` and an address to a `CUtensorMap`.
 
-Here are its arguments, not the driver: the caller passes the function. The driver is called through ctypes, because it
-needs the map at a multiple of 64 bytes and `cuda.bindings` does not guarantee that.
+Here are the arguments of `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`, not the driver: the caller passes the
+function. The driver is called through ctypes, because it needs the map at a multiple of 64 bytes and `cuda.bindings`
+does not guarantee that.
 """
 
 from __future__ import annotations
@@ -35,10 +36,15 @@ Words = tuple[int, ...]
 """A `CUtensorMap` as 64-bit words."""
 
 EncodeTiled = Callable[..., int]
-"""`cuTensorMapEncodeTiled` of a library that ctypes loaded. Returns the status."""
+"""The driver's function for a map, of a library that ctypes loaded. Returns the status."""
 
 _NONE: Final = 0
 """No interleaving, no promotion in L2, zeros out of bounds."""
+
+
+def function_of(one: TensorMap) -> str:
+    """Return the name of the driver's function that encodes a map."""
+    return "cuTensorMapEncodeTiled" if one.pixels is None else "cuTensorMapEncodeIm2col"
 
 
 class EncodedMap:
@@ -73,6 +79,13 @@ class EncodedMap:
             The driver's status; 0 is success.
         """
         rank = len(one.extents)
+        if one.pixels is None:
+            box: tuple[object, ...] = ((ctypes.c_uint32 * rank)(*one.box),)
+            steps = (1,) * rank
+        else:
+            corners = ((ctypes.c_int * (rank - 2))(*corner) for corner in (one.pixels.lower, one.pixels.upper))
+            box = (*corners, *map(ctypes.c_uint32, one.box))
+            steps = (1, *one.pixels.steps, 1)
         return function(
             ctypes.c_void_p(self.address),
             ctypes.c_int(DATA_TYPES[one.dtype]),
@@ -80,8 +93,8 @@ class EncodedMap:
             ctypes.c_void_p(address),
             (ctypes.c_uint64 * rank)(*one.extents),
             (ctypes.c_uint64 * max(1, rank - 1))(*(stride * ELEMENT_BYTES[one.dtype] for stride in one.strides)),
-            (ctypes.c_uint32 * rank)(*one.box),
-            (ctypes.c_uint32 * rank)(*[1] * rank),
+            *box,
+            (ctypes.c_uint32 * rank)(*steps),
             ctypes.c_int(_NONE),
             ctypes.c_int(SWIZZLES.index(one.swizzle)),
             *(ctypes.c_int(_NONE) for _ in range(2)),

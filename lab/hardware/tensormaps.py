@@ -36,6 +36,53 @@ _MOST_EXTENT = 2**32
 _MOST_STRIDE = 2**40 - 1
 MOST_BOX = 256
 """Elements of a box in one direction."""
+MOST_PIXELS = 1024
+"""Pixels of a column, of a map for im2col."""
+LEAST_IM2COL_RANK = 3
+"""Dimensions of a tensor of images: channels, at least one of space, and the images."""
+MOST_STEP = 8
+"""Pixels from one that is copied to the next."""
+CORNER_BITS = {3: 16, 4: 8, 5: 5}
+"""Bits, with their sign, of the corners of a box of pixels, by the dimensions of the tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class PixelBox:
+    """Where the base of a filter may lie in images, of a map for im2col (PTX ISA, Tensors, im2col mode).
+
+    A copy goes on along the first dimension, from its end to the next row, and so on, and from the last row to the next
+    image. Of each dimension of space, the contiguous one first:
+
+    Attributes:
+        lower: The least position.
+        upper: The largest one, from the image's last pixel on: -2 for a filter of three without padding.
+        steps: From one position to the next.
+    """
+
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    def refused(self, space: tuple[int, ...]) -> tuple[str, object, str] | None:
+        """Return the first field that the driver refuses, as `TensorMap.refused` does.
+
+        Args:
+            space: Extents of the dimensions of space.
+        """
+        most = 1 << (CORNER_BITS[len(space) + 2] - 1)
+        corners, steps = (-most, most - 1), (1, MOST_STEP)
+        for name, numbers, (least, largest) in (
+            ("lower", self.lower, corners), ("upper", self.upper, corners), ("steps", self.steps, steps),
+        ):  # fmt: skip
+            if len(numbers) != len(space):
+                return name, numbers, f"{len(space)} numbers, one for each dimension of space"
+            for number in numbers:
+                if not least <= number <= largest:
+                    return name, number, f"{least} to {largest}"
+        for extent, low, high in zip(space, self.lower, self.upper, strict=True):
+            if low > extent - 1 + high:
+                return "upper", high, f"at least {low - extent + 1}: the box from {low} to {extent - 1 + high} is empty"
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +98,8 @@ class TensorMap:
         box: Size of the box that one copy moves, as many numbers.
         swizzle: Bytes of the span in shared memory within which pieces of 16 bytes are swizzled; 0 for none.
         outer: Elements from one index to the next along the third dimension and those after it.
+        pixels: Where the pixels of a map for im2col lie, whose `box` has the channels and the number of pixels of a
+            copy; None of a map of tiles.
     """
 
     name: str
@@ -61,6 +110,7 @@ class TensorMap:
     box: tuple[int, ...]
     swizzle: int = 0
     outer: tuple[int, ...] = ()
+    pixels: PixelBox | None = None
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -91,15 +141,26 @@ class TensorMap:
                 step, what = ADDRESS_ALIGNMENT // element_bytes, "slices" if place else "columns"
                 accepted = f"a multiple of {step}: {what} begin at multiples of {ADDRESS_ALIGNMENT} bytes"
                 return "outer" if place else "leading", elements, accepted
-        return self._refused_box(element_bytes)
+        return self._refused_mode() or self._refused_box(element_bytes)
+
+    def _refused_mode(self) -> tuple[str, object, str] | None:
+        """Return what does not fit a map of tiles, or one for im2col, as `refused` does."""
+        rank = len(self.extents)
+        if self.pixels is None:
+            wanted = f"{rank} numbers, as many as the tensor has dimensions"
+            return ("box", self.box, wanted) if len(self.box) != rank else None
+        if rank < LEAST_IM2COL_RANK:
+            return "extents", self.extents, f"{LEAST_IM2COL_RANK} to {MOST_RANK} dimensions: images, space and channels"
+        if len(self.box) != 2:  # noqa: PLR2004 - channels, pixels
+            return "box", self.box, "two numbers, the channels and the pixels of a copy"
+        return self.pixels.refused(self.extents[1:-1])
 
     def _refused_box(self, element_bytes: int) -> tuple[str, object, str] | None:
         """Return what is wrong with the box, as `refused` does."""
-        if len(self.box) != len(self.extents):
-            return "box", self.box, f"{len(self.extents)} numbers, as many as the tensor has dimensions"
-        for size in self.box:
-            if not 1 <= size <= MOST_BOX:
-                return "box", size, f"1 to {MOST_BOX}"
+        for place, size in enumerate(self.box):
+            most = MOST_PIXELS if place and self.pixels is not None else MOST_BOX
+            if not 1 <= size <= most:
+                return "box", size, f"1 to {most}"
         if self.box[0] * element_bytes % ADDRESS_ALIGNMENT:
             step = ADDRESS_ALIGNMENT // element_bytes
             return "box", self.box[0], f"a multiple of {step} along the contiguous direction"

@@ -572,4 +572,5 @@ class _Memory:
             )
             raise UserError(message, key="tensor_maps")
         element = "bf16" if found.dtype == "bfloat16" else ""
-        return TensorMapArgument(buffer, found.extents, found.leading, found.box, found.swizzle, found.outer, element)
+        sizes = (found.extents, found.leading, found.box, found.swizzle, found.outer)
+        return TensorMapArgument(buffer, *sizes, element, found.pixels)

@@ -149,7 +149,10 @@ class WorkspaceDeclaration(Strict):
 
 
 class TensorMapDeclaration(Strict):
-    """A tensor in global memory as bulk tensor copies see it; sizes in elements, the contiguous direction first."""
+    """A tensor in global memory as bulk tensor copies see it; sizes in elements, the contiguous direction first.
+
+    With corners it is a map for im2col, whose box has the channels and the pixels of a copy.
+    """
 
     of: str
     type: str = "T"
@@ -158,6 +161,9 @@ class TensorMapDeclaration(Strict):
     box: list[str | int] = Field(min_length=1, max_length=MOST_RANK)
     swizzle: str | int = 0
     outer: list[str | int] = Field(default_factory=list, max_length=MOST_RANK - 2)
+    lower: list[str | int] = Field(default_factory=list, max_length=MOST_RANK - 2)
+    upper: list[str | int] = Field(default_factory=list, max_length=MOST_RANK - 2)
+    steps: list[str | int] = Field(default_factory=list, max_length=MOST_RANK - 2)
 
 
 class FrontMatter(Strict):

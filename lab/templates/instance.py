@@ -12,7 +12,7 @@ from lab.base.errors import Location
 from lab.base.expressions import Scalar, evaluate, names_in
 from lab.base.yamlfile import Key
 from lab.hardware.encodedmaps import DATA_TYPES
-from lab.hardware.tensormaps import SWIZZLES, TensorMap
+from lab.hardware.tensormaps import SWIZZLES, PixelBox, TensorMap
 from lab.templates.front_matter import C_TYPES, NO_VALUE, TENSOR_MAP, Requirement, Template
 from lab.templates.launches import ConstantValue, Launches
 from lab.templates.plain.bound import BoundArgument, Source, passed
@@ -222,6 +222,14 @@ class Instance:
         def sizes(field: str, expressions: Sequence[str | int]) -> tuple[int, ...]:
             return tuple(scope.size(x, (*path, field, i), most=_MOST_EXTENT) for i, x in enumerate(expressions))
 
+        def corner(field: str, expressions: Sequence[str | int]) -> tuple[int, ...]:
+            return tuple(scope.integer(x, (*path, field, i)) for i, x in enumerate(expressions))
+
+        pixels = None
+        if declares.steps:
+            pixels = PixelBox(
+                corner("lower", declares.lower), corner("upper", declares.upper), corner("steps", declares.steps)
+            )
         of = scope.words(declares.of, (*path, "of"))
         made = TensorMap(
             name,
@@ -232,6 +240,7 @@ class Instance:
             sizes("box", declares.box),
             scope.size(declares.swizzle, (*path, "swizzle"), most=max(SWIZZLES)),
             sizes("outer", declares.outer),
+            pixels,
         )
         if made.dtype not in DATA_TYPES:
             accepted = ", ".join(DATA_TYPES)

@@ -232,6 +232,17 @@ class Scope:
             raise self.error("not a size", path, found=value, accepted=f"an integer from 0 to {most}")
         return value
 
+    def integer(self, expression: Expression, path: Key) -> int:
+        """Return the value of an expression that must be an integer.
+
+        Raises:
+            UserError: It fails, or is another value.
+        """
+        value = self.evaluate(expression, path)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.error("not an integer", path, found=value, accepted="an integer")
+        return value
+
     def words(self, name: str, path: Key) -> list[str]:
         """Return a name, or the words of the expression in braces that stands for several."""
         inner = name[1:-1] if name.startswith("{") and name.endswith("}") else ""

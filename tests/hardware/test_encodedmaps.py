@@ -5,8 +5,8 @@ import ctypes
 from cuda.bindings import driver
 
 from lab.base.elements import ELEMENT_BYTES
-from lab.hardware.encodedmaps import DATA_TYPES, EncodedMap
-from lab.hardware.tensormaps import ALIGNMENT, SWIZZLES, TensorMap
+from lab.hardware.encodedmaps import DATA_TYPES, EncodedMap, function_of
+from lab.hardware.tensormaps import ALIGNMENT, SWIZZLES, PixelBox, TensorMap
 
 MAP = TensorMap("map", "A", "bfloat16", (24, 10), 32, (64, 8), 128)
 
@@ -37,6 +37,22 @@ def test_the_driver_gets_a_stride_for_every_dimension_but_the_first():
     cube = TensorMap("map", "A", "float32", (32, 50, 9), 288, (32, 8, 1), outer=(32,))
     assert EncodedMap().encode(encode, cube, 16) == 0
     assert asked == [(3, (32, 50, 9), (1152, 128), (32, 8, 1), (1, 1, 1))]
+
+
+def test_the_driver_gets_the_corners_of_a_map_for_im2col():
+    asked: list[object] = []
+
+    def encode(_room, _dtype, rank, _address, extents, strides, lower, upper, channels, pixels, steps, *modes):
+        asked.extend((rank.value, tuple(extents), tuple(strides), tuple(lower), tuple(upper)))
+        asked.extend((channels.value, pixels.value, tuple(steps), tuple(mode.value for mode in modes)))
+        return 0
+
+    box = PixelBox((-1, -2), (1, 0), (2, 3))
+    images = TensorMap("map", "A", "float16", (64, 9, 14, 7), 64, (32, 96), 64, (576, 8064), box)
+    assert EncodedMap().encode(encode, images, 16) == 0
+    assert asked[:5] == [4, (64, 9, 14, 7), (128, 1152, 16128), (-1, -2), (1, 0)]
+    assert asked[5:] == [32, 96, (1, 2, 3, 1), (0, 2, 0, 0)]
+    assert (function_of(images), function_of(MAP)) == ("cuTensorMapEncodeIm2col", "cuTensorMapEncodeTiled")
 
 
 def test_the_drivers_status_is_returned():

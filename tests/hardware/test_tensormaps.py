@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab.hardware.tensormaps import TensorMap, find
+from lab.hardware.tensormaps import PixelBox, TensorMap, find
 
 MAP = TensorMap("a_map", "A", "float32", (100, 50), 100, (64, 8))
 
@@ -33,6 +33,39 @@ def test_a_map_that_the_driver_takes() -> None:
 )
 def test_what_the_driver_refuses(changes: dict[str, object], bytes_: int, field: str, found: object) -> None:
     refused = replace(MAP, **changes).refused(bytes_)  # type: ignore[arg-type]  # the fields by name
+    assert refused is not None
+    assert refused[:2] == (field, found)
+
+
+IMAGES = TensorMap(
+    "a", "A", "float16", (64, 9, 14, 7), 64, (8, 64), 0, (576, 8064), PixelBox((-1, -1), (-1, -1), (1, 1))
+)
+
+
+def test_a_map_for_im2col_that_the_driver_takes() -> None:
+    assert IMAGES.refused(2) is None
+    assert replace(IMAGES, box=(256, 1024), pixels=PixelBox((-128, 0), (127, 0), (8, 1))).refused(2) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "found"),
+    [
+        ({"box": (8, 1025)}, "box", 1025),
+        ({"box": (264, 64)}, "box", 264),
+        ({"box": (4, 64)}, "box", 4),
+        ({"box": (8, 64, 1)}, "box", (8, 64, 1)),
+        ({"swizzle": 32, "box": (32, 64)}, "box", 32),
+        ({"extents": (64, 9), "outer": ()}, "extents", (64, 9)),
+        ({"pixels": PixelBox((-129, 0), (0, 0), (1, 1))}, "lower", -129),
+        ({"pixels": PixelBox((0, 0), (0, 128), (1, 1))}, "upper", 128),
+        ({"pixels": PixelBox((0, 0), (0, 0), (1, 9))}, "steps", 9),
+        ({"pixels": PixelBox((0, 0), (0, 0), (1, 0))}, "steps", 0),
+        ({"pixels": PixelBox((0,), (0, 0), (1, 1))}, "lower", (0,)),
+        ({"pixels": PixelBox((1, 0), (-8, 0), (1, 1))}, "upper", -8),
+    ],
+)
+def test_what_the_driver_refuses_for_im2col(changes: dict[str, object], field: str, found: object) -> None:
+    refused = replace(IMAGES, **changes).refused(2)  # type: ignore[arg-type]  # the fields by name
     assert refused is not None
     assert refused[:2] == (field, found)
 

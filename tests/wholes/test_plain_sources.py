@@ -105,6 +105,71 @@ def test_a_kernel_takes_tensor_maps_by_pointer(tmp_path):
     assert "a tensor map in global memory without a fence.proxy.tensormap::generic.acquire" in note
 
 
+IM2COL = """
+#include <cuda.h>
+__device__ unsigned at(const void *p) { return __cvta_generic_to_shared(p); }
+// sums the taps of a filter of 3 x 3 ones, padded by 1: a block has PIXELS outputs and 8 channels
+__global__ void sums(float *y, const __grid_constant__ CUtensorMap x, int h, int w, int total) {
+    __shared__ alignas(128) float tile[9][PIXELS * 8];
+    __shared__ unsigned long long full;
+    const int first = blockIdx.x * PIXELS, column = first % w - 1, row = first / w % h - 1, image = first / (w * h);
+    if (threadIdx.x == 0) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at(&full)) : "memory");
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at(&full)), "r"(9 * PIXELS * 32));
+        for (int tap = 0; tap < 9; ++tap)
+            asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+                         "[%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8};"
+                         ::"r"(at(tile[tap])), "l"(&x), "r"(0), "r"(column), "r"(row), "r"(image), "r"(at(&full)),
+                           "h"((unsigned short)(tap % 3)), "h"((unsigned short)(tap / 3)) : "memory");
+    }
+    __syncthreads();
+    asm volatile("{ .reg .pred p; again: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0; @!p bra again; }"
+                 ::"r"(at(&full)) : "memory");
+    for (int i = threadIdx.x; i < PIXELS * 8 && first + i / 8 < total; i += 32) {
+        float sum = 0;
+        for (int tap = 0; tap < 9; ++tap) sum += tile[tap][i];
+        y[first * 8 + i] = sum;
+    }
+}
+"""
+IM2COL_FILE = """source: sums.cu
+problem: {n: 8, h: 64, w: 64}
+emulate: {n: 2, h: 5, w: 7}
+arguments:
+  y: "out float32[n, h, w, 8]"
+  x: "float32[n, h, w, 8] as im2col[PIXELS, 8] lower [-1, -1] upper [-1, -1]"
+  h: int32
+  w: int32
+  total: int32 = n * h * w
+parameters: {PIXELS: 16}
+grid: ceil_div(n * h * w, PIXELS)
+block: 32
+reference: ./sums.py:sums
+archs: [sm_90]
+"""
+IM2COL_REFERENCE = """import numpy as np
+
+
+def sums(x):
+    padded = np.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)])
+    h, w = x.shape[1:3]
+    return {"y": sum(padded[:, i : i + h, j : j + w] for i in range(3) for j in range(3))}
+"""
+
+
+def test_a_convolution_fetches_its_taps_by_im2col(tmp_path):
+    (tmp_path / "sums.cu").write_text(IM2COL)
+    (tmp_path / "sums.py").write_text(IM2COL_REFERENCE)
+    (tmp_path / "sums.yaml").write_text(IM2COL_FILE)
+    verified(load(tmp_path / "sums.yaml"), 1)
+    (tmp_path / "sums.yaml").write_text(IM2COL_FILE.replace("upper [-1, -1]", "upper [-1, 900]"))
+    with pytest.raises(UserError) as caught:
+        verified(load(tmp_path / "sums.yaml"), 1)
+    for part in ("sums.yaml:6", "this tensor map cannot be made", "900", "-128 to 127"):
+        assert part in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "parts"),
     [

@@ -12,14 +12,16 @@ from enum import Enum
 from typing import Final
 
 from lab.emulator.opcodes import UnknownForm
-from lab.hardware.tensormaps import BYTES
+from lab.hardware.tensormaps import BYTES, PixelBox
 
 MAGIC = b"tensormp"
 """The first bytes of a map."""
 
 _MOST_RANK = 5
-_FIELDS = struct.Struct("<8sQ5Q4Q5HHBB5B")
-"""Magic, base, extents, strides, box, swizzle, element type, rank, steps: each at a multiple of its size."""
+_MOST_SPACE = 3
+_FIELDS = struct.Struct("<8sQ5Q4Q5HHBB5BB6h")
+"""Magic, base, extents, strides, box, swizzle, element type, rank, steps, whether it is for im2col, lower and upper
+corner of its pixels: each at a multiple of its size."""
 
 ELEMENTS: Final = (
     ("u8", 1), ("u16", 2), ("u32", 4), ("s32", 4), ("u64", 8), ("s64", 8), ("f16", 2), ("f32", 4), ("f32", 4),
@@ -65,6 +67,7 @@ class Descriptor:
         strides: Bytes from one element to the next along every direction but the contiguous one.
         box: Size in elements of the part that one copy moves.
         swizzle: Bytes of the span in shared memory within which pieces of 16 bytes are swizzled; 0 for none.
+        pixels: Of a map for im2col, where its pixels lie; `box` then has the channels and the number of pixels.
     """
 
     base: int
@@ -73,6 +76,7 @@ class Descriptor:
     strides: tuple[int, ...]
     box: tuple[int, ...]
     swizzle: int = 0
+    pixels: PixelBox | None = None
 
     @property
     def element_bytes(self) -> int:
@@ -87,21 +91,32 @@ class Descriptor:
     def encode(self) -> bytes:
         """Return the bytes of the kernel's parameter."""
         rank = len(self.extents)
-        extents, box = ((*sizes, *[1] * (_MOST_RANK - rank)) for sizes in (self.extents, self.box))
+        extents, box = ((*sizes, *[1] * (_MOST_RANK - len(sizes))) for sizes in (self.extents, self.box))
         strides = (*self.strides, *[0] * (_MOST_RANK - rank))
         number = ELEMENTS.index((self.element, self.element_bytes))
-        steps = [1] * _MOST_RANK
-        fields = _FIELDS.pack(MAGIC, self.base, *extents, *strides, *box, self.swizzle, number, rank, *steps)
+        steps, corners = [1] * _MOST_RANK, [0] * (2 * _MOST_SPACE)
+        if self.pixels is not None:
+            space = rank - 2
+            steps[1 : 1 + space] = self.pixels.steps
+            corners[:space], corners[_MOST_SPACE : _MOST_SPACE + space] = self.pixels.lower, self.pixels.upper
+        form = (self.swizzle, number, rank, *steps, self.pixels is not None, *corners)
+        fields = _FIELDS.pack(MAGIC, self.base, *extents, *strides, *box, *form)
         return fields.ljust(BYTES, b"\0")
 
 
 def decode(raw: bytes) -> Descriptor | None:
     """Read the bytes of a map; return None where they are no map, or one whose boxes leave elements out."""
     magic, base, *sizes = _FIELDS.unpack_from(raw)
-    swizzle, number, rank, *steps = sizes[14:]
-    if magic != MAGIC or not 1 <= rank <= _MOST_RANK or any(step != 1 for step in steps[:rank]):
+    swizzle, number, rank = sizes[14:17]
+    steps, of_pixels, corners = sizes[17:22], sizes[22], sizes[23:]
+    if magic != MAGIC or not 1 <= rank <= _MOST_RANK or number >= len(ELEMENTS):
         return None
-    if number >= len(ELEMENTS):
+    extents, strides = tuple(sizes[:rank]), tuple(sizes[5 : 4 + rank])
+    if of_pixels:
+        space = rank - 2
+        parts = corners[:space], corners[_MOST_SPACE : _MOST_SPACE + space], steps[1 : 1 + space]
+        pixels = PixelBox(*(tuple(part) for part in parts))
+        return Descriptor(base, ELEMENTS[number][0], extents, strides, tuple(sizes[9:11]), swizzle, pixels)
+    if any(step != 1 for step in steps[:rank]):
         return None
-    extents, strides, box = sizes[:rank], sizes[5 : 4 + rank], sizes[9 : 9 + rank]
-    return Descriptor(base, ELEMENTS[number][0], tuple(extents), tuple(strides), tuple(box), swizzle)
+    return Descriptor(base, ELEMENTS[number][0], extents, strides, tuple(sizes[9 : 9 + rank]), swizzle)

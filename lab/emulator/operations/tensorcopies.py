@@ -21,7 +21,7 @@ from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations import bulk
 from lab.emulator.operations.bulk import Asker
 from lab.emulator.operations.system import Run, Site
-from lab.hardware.tensormaps import ALIGNMENT, BYTES
+from lab.hardware.tensormaps import ALIGNMENT, BYTES, CORNER_BITS, LEAST_IM2COL_RANK, MOST_RANK, PixelBox
 
 _TENSOR = re.compile(r"\[\s*([^,\]]+?)\s*,\s*\{([^}]*)\}\s*\]\Z")
 _RANKS = ("1d", "2d", "3d", "4d", "5d")
@@ -45,9 +45,13 @@ def tensor_reduce(site: Site, op: Opcode) -> Run:
 
 def _copy(site: Site, op: Opcode, reduces: str = "") -> Run:
     rank = int(op.one_of(_RANKS)[0])
-    if any(part.startswith("im2col") for part in op.parts):
-        raise UnknownForm("im2col: only tiles are copied")
-    op.flag("tile")
+    if op.flag("im2col_no_offs"):
+        raise UnknownForm("im2col_no_offs: pixels of im2col are loaded, and not stored")
+    pixels = op.flag("im2col")
+    if pixels and rank < LEAST_IM2COL_RANK:
+        raise UnknownForm(f"im2col of {rank} dimensions; accepted are {LEAST_IM2COL_RANK} to {MOST_RANK}")
+    if not pixels:
+        op.flag("tile")
     form = bulk.take_form(op)
     op.finish()
     texts = list(site.texts)
@@ -56,13 +60,16 @@ def _copy(site: Site, op: Opcode, reduces: str = "") -> Run:
     outward = form.target == "global"
     if form.source == "shared::cta" and not outward:
         raise UnknownForm("a tensor copy between blocks")
-    if len(texts) != (2 if outward else 3 + form.multicast):
+    if pixels and outward:
+        raise UnknownForm("im2col: pixels are loaded, and not stored")
+    if len(texts) != (2 if outward else 3 + pixels + form.multicast):
         raise UnknownForm(f"{len(site.texts)} operands")
     if outward:
         return _outward(site, texts, rank, reduces)
     if reduces:
         raise UnknownForm("a reduction that is not in global memory")
-    return _inward(site, texts, rank, multicast=form.multicast)
+    shifts = _shifts(site, texts.pop(3), rank) if pixels else None
+    return _inward(site, texts, rank, shifts, multicast=form.multicast)
 
 
 def _outward(site: Site, texts: list[str], rank: int, reduces: str) -> Run:
@@ -100,19 +107,33 @@ def _once_a_warp(threads: Indices, operands: Addresses) -> list[int]:
     return sorted(first.tolist())
 
 
-def _inward(site: Site, texts: list[str], rank: int, *, multicast: bool) -> Run:
-    """Build a copy from global to shared memory, of one block or of several of the cluster."""
+def _inward(site: Site, texts: list[str], rank: int, shifts: Coordinates | None, *, multicast: bool) -> Run:
+    """Build a copy from global to shared memory, of one block or of several of the cluster.
+
+    Args:
+        site: The instruction.
+        texts: The target, the map with its coordinates, the mbarrier, and the mask of a multicast.
+        rank: Dimensions of the tensor.
+        shifts: Reads the offsets of im2col; None where tiles are copied.
+        multicast: Several blocks receive the copy.
+    """
     read_map, read_coordinates = _operands(site, texts[1], rank)
     to, at = site.operands.address(texts[0], "shared"), site.operands.address(texts[2], "shared")
     mask = site.operands.source(texts[3], "u16") if multicast else None
 
     def run(lanes: Lanes) -> None:
         maps, coordinates = read_map(lanes), read_coordinates(lanes)
+        shifted = None if shifts is None else shifts(lanes)
         masks = None if mask is None else lanes.fill(mask(lanes)).astype(np.int64)
         for i, target, asker in bulk.askers(site, lanes, to(lanes), at(lanes), masks):
-            described = _described(asker, int(maps[i]), rank)
+            described = _described(asker, int(maps[i]), rank, pixels=shifted is not None)
             if described and asker.fits(target, described.box_bytes, _GRAIN):
-                _load_box(asker, described, coordinates[i].tolist(), target)
+                corner = coordinates[i].tolist()
+                if described.pixels is not None and shifted is not None:
+                    rows = _pixels(asker, described, described.pixels, corner, shifted[i].tolist())
+                else:
+                    rows = _rows(described, corner)
+                _load_box(asker, described, rows, target)
 
     return run
 
@@ -138,8 +159,21 @@ def _operands(site: Site, text: str, rank: int) -> tuple[Callable[[Lanes], Addre
     )
 
 
-def _described(asker: Asker, address: int, rank: int) -> Descriptor | None:
-    """Return the tensor map at a generic address; None, and a finding, where there is none of this rank."""
+def _shifts(site: Site, text: str, rank: int) -> Coordinates:
+    """Return what reads the offsets of im2col, (count, rank - 2).
+
+    Raises:
+        UnknownForm: there are more or fewer.
+    """
+    names = operands.elements(text)
+    if len(names) != rank - 2:
+        raise UnknownForm(f"{len(names)} offsets of im2col in {rank} dimensions; accepted are {rank - 2}")
+    reads = [site.operands.source(name, "u16") for name in names]
+    return lambda lanes: np.stack([lanes.fill(read(lanes)).astype(np.int64) for read in reads], axis=1)
+
+
+def _described(asker: Asker, address: int, rank: int, *, pixels: bool = False) -> Descriptor | None:
+    """Return the tensor map at a generic address; None, and a finding, where there is none of this rank and mode."""
     region = asker.site.memory.space.at(address)
     offset, found = address & WITHIN_SEGMENT, None
     if region is not None and region.space in ("param", "global", "const") and offset + BYTES <= region.size:
@@ -153,6 +187,11 @@ def _described(asker: Asker, address: int, rank: int) -> Descriptor | None:
         asker.find("out-of-bounds", "there is no tensor map at this address", address)
     elif len(found.extents) != rank:
         detail = f"the tensor map has {len(found.extents)} dimensions, the instruction {rank}"
+        asker.find("out-of-bounds", detail, address)
+        return None
+    elif pixels != (found.pixels is not None):
+        modes = ("tiles", "im2col")
+        detail = f"the tensor map is one for {modes[not pixels]}, the instruction one for {modes[pixels]}"
         asker.find("out-of-bounds", detail, address)
         return None
     return found
@@ -187,6 +226,44 @@ def _rows(described: Descriptor, corner: list[int], *, whole: bool = False) -> t
     return offsets + first * size, places + (first - corner[0]) * size, (last - first) * size
 
 
+def _pixels(
+    asker: Asker, described: Descriptor, pixels: PixelBox, corner: list[int], shifts: list[int]
+) -> tuple[Addresses, Addresses, int]:
+    """Return the channels of the pixels of im2col that lie in the images, as `_rows` does.
+
+    Args:
+        asker: The thread.
+        described: The images.
+        pixels: Where the base of the filter may lie.
+        corner: The first channel, the base's first position, and its image.
+        shifts: From the base to the pixel that is copied.
+    """
+    size, (channels, count), most = described.element_bytes, described.box, 1 << CORNER_BITS[len(corner)]
+    if any(shift >= most for shift in shifts):
+        asker.find("out-of-bounds", f"offsets {shifts} of im2col; accepted are 0 to {most - 1} each", described.base)
+    ends = [extent - 1 + high for extent, high in zip(described.extents[1:-1], pixels.upper, strict=True)]
+    if any(not low <= at <= end for low, at, end in zip(pixels.lower, corner[1:-1], ends, strict=True)):
+        box = ", ".join(f"{low} to {end}" for low, end in zip(pixels.lower, ends, strict=True))
+        detail = f"the base of im2col {corner[1:-1]} lies outside of the map's box of pixels: {box}"
+        asker.find("out-of-bounds", detail, described.base)
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), 0
+    first, last = max(corner[0], 0), min(corner[0] + channels, described.extents[0])
+    number = np.arange(count, dtype=np.int64)
+    left, offsets, inside = number, np.full(count, first * size, np.int64), np.full(count, first < last)
+    for i, shift in enumerate(shifts):
+        low, step = pixels.lower[i], pixels.steps[i]
+        here, in_row = (ends[i] - corner[1 + i]) // step + 1, (ends[i] - low) // step + 1
+        at = np.where(left < here, corner[1 + i] + left * step, low + (left - here) % in_row * step) + shift
+        left = np.where(left < here, 0, 1 + (left - here) // in_row)
+        inside &= (at >= 0) & (at < described.extents[1 + i])
+        offsets += at * described.strides[i]
+    image = corner[-1] + left
+    inside &= (image >= 0) & (image < described.extents[-1])
+    offsets += image * described.strides[-1]
+    places = (number * channels + first - corner[0]) * size
+    return offsets[inside], places[inside], max(0, last - first) * size
+
+
 def _swizzled(places: Addresses, target: int, described: Descriptor) -> Addresses:
     """Return where in the box, from its start in shared memory, bytes lie that would be at `places` otherwise."""
     if not described.swizzle:
@@ -196,9 +273,9 @@ def _swizzled(places: Addresses, target: int, described: Descriptor) -> Addresse
     return (at ^ ((at >> _ROW_SHIFT & (pieces - 1)) * bulk.GRAIN)) - target
 
 
-def _load_box(asker: Asker, described: Descriptor, corner: list[int], target: int) -> None:
-    """Fetch a box; what lies outside of the tensor is zero."""
-    offsets, places, length = _rows(described, corner)
+def _load_box(asker: Asker, described: Descriptor, rows: tuple[Addresses, Addresses, int], target: int) -> None:
+    """Fetch a box, whose rows in the tensor are as `_rows` has them; what lies outside of the tensor is zero."""
+    offsets, places, length = rows
     values: Bytes = np.zeros(described.box_bytes, np.uint8)
     if len(offsets):
         at = _swizzled(bulk.spans(places, length), target, described)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from lab.gpu.device.arguments import element_types, holds
 from lab.gpu.device.backend import RefusedError
-from lab.hardware.encodedmaps import EncodedMap, Words
+from lab.hardware.encodedmaps import EncodedMap, Words, function_of
 from lab.hardware.tensormaps import ADDRESS_ALIGNMENT, TensorMap
 from lab.operators.base import Inputs
 
@@ -58,7 +58,8 @@ def tensor_map_words(
 
 def _encode(one: TensorMap, address: int) -> Words:
     made = EncodedMap()
-    status = made.encode(ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled, one, address)
+    name = function_of(one)
+    status = made.encode(getattr(ctypes.CDLL("libcuda.so.1"), name), one, address)
     if status:
-        raise RefusedError(f"tensor map {one.name}: cuTensorMapEncodeTiled returns CUDA error {status} for {one}")
+        raise RefusedError(f"tensor map {one.name}: {name} returns CUDA error {status} for {one}")
     return made.words

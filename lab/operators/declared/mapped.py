@@ -1,5 +1,8 @@
 """How an argument's text says that a kernel takes its array as a tensor map: ``as map[128, 64] swizzle 128``.
 
+A map for im2col is ``as im2col[64, 32] lower [-1, -1] upper [-1, -1] steps [2, 2]``: pixels and channels of a copy, the
+corners of the box in which the filter's base may lie, and the way from one position to the next.
+
 The map describes the whole array. ``of [k // 64, m, 64] strides [64, k, 1]`` describes it in other dimensions. Sizes
 are expressions in elements, the slowest dimension first, as shapes are.
 """
@@ -11,13 +14,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-FORM: Final = "as map[BOX] [of [EXTENTS] strides [STRIDES]] [swizzle 32|64|128]"
+_VIEWED, _SWIZZLED = "[of [EXTENTS] strides [STRIDES]]", "[swizzle 32|64|128]"
+FORM: Final = f"as map[BOX] {_VIEWED} {_SWIZZLED}"
+IM2COL_FORM: Final = (
+    f"as im2col[PIXELS, CHANNELS] {_VIEWED} [lower [CORNER]] [upper [CORNER]] [steps [STEPS]] {_SWIZZLED}"
+)
 
-MARK: Final = re.compile(r"\s*\bas\s+map\s*(?=\[)")
+MARK: Final = re.compile(r"\s*\bas\s+(map|im2col)\s*(?=\[)")
 """Begins what a text says of a map."""
 
-PARTS: Final = {"of": re.compile(r"\s*of\s*(?=\[)"), "strides": re.compile(r"\s*strides\s*(?=\[)")}
+PARTS: Final = {word: re.compile(rf"\s*{word}\s*(?=\[)") for word in ("of", "strides")}
 """Words in front of lists in brackets."""
+IM2COL_PARTS: Final = {word: re.compile(rf"\s*{word}\s*(?=\[)") for word in ("lower", "upper", "steps")}
+"""Those of a map for im2col, behind the others."""
+
+IM2COL_DIMENSIONS: Final = (3, 4, 5)
+"""Of a tensor of images: the images, one to three of space, and the channels."""
 
 SWIZZLE: Final = re.compile(r"\s*swizzle\s+(.+)", re.DOTALL)
 
@@ -29,21 +41,24 @@ class MappedView:
     """What a tensor map says of an array, as expressions, the slowest dimension first.
 
     Attributes:
-        box: Size of the box that one copy moves.
+        box: Size of the box that one copy moves; of a map for im2col, its pixels and channels.
         extents: Size of the tensor; empty for the array's shape.
         strides: Elements from one index to the next along each dimension; empty where `extents` is.
         swizzle: Bytes of the span in shared memory within which pieces of 16 bytes are swizzled; ``0`` for none.
+        corners: Of a map for im2col, the lower and the upper corner of its pixels, and their steps, each along every
+            dimension of space; empty of a map of tiles.
     """
 
     box: tuple[str, ...]
     extents: tuple[str, ...] = ()
     strides: tuple[str, ...] = ()
     swizzle: str = "0"
+    corners: tuple[tuple[str, ...], ...] = ()
 
     @property
     def expressions(self) -> tuple[str, ...]:
         """Return every expression in it."""
-        return (*self.box, *self.extents, *self.strides, self.swizzle)
+        return (*self.box, *self.extents, *self.strides, self.swizzle, *(one for part in self.corners for one in part))
 
     def sides(self, shape: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the extents, and the strides of all dimensions but the contiguous one; the contiguous one comes first.
@@ -62,7 +77,9 @@ class MappedView:
         """Return its text."""
         view = f" of [{', '.join(self.extents)}] strides [{', '.join(self.strides)}]" if self.extents else ""
         swizzle = "" if self.swizzle == "0" else f" swizzle {self.swizzle}"
-        return f"as map[{', '.join(self.box)}]{view}{swizzle}"
+        words = zip(IM2COL_PARTS, self.corners, strict=True) if self.corners else ()
+        corners = "".join(f" {word} [{', '.join(part)}]" for word, part in words)
+        return f"as {'im2col' if self.corners else 'map'}[{', '.join(self.box)}]{view}{corners}{swizzle}"
 
 
 def bracketed(text: str, opening: int) -> tuple[list[tuple[int, str]], int] | None:

@@ -310,13 +310,14 @@ class _Reader:
         return tuple(self._expression(text, place, part) for place, text in parts)
 
     def _view(self, marked: re.Match[str], shape: tuple[str, ...]) -> MappedView:
-        """Read what stands behind `as map`, and go back to where the contents would stand."""
-        start, self._at = self._at, marked.end()
+        """Read what stands behind `as map` or `as im2col`, and go back to where the contents would stand."""
+        start, self._at, of_pixels = self._at, marked.end(), marked[1] == "im2col"
         if self._path != self._name:
             self.refuse("a tensor map is no member of a structure", "an argument of its own", at=marked.start())
         box = self._list("the box", "a size of the box")
-        sides = dict.fromkeys(mapped.PARTS, tuple[str, ...]())
-        for word, pattern in mapped.PARTS.items():
+        patterns = mapped.PARTS | (mapped.IM2COL_PARTS if of_pixels else {})
+        sides = dict.fromkeys(patterns, tuple[str, ...]())
+        for word, pattern in patterns.items():
             if found := pattern.match(self._text, self._at):
                 self._at = found.end()
                 sides[word] = self._list(f"what follows {word!r}", "a dimension")
@@ -325,16 +326,37 @@ class _Reader:
             self.refuse(f"{len(extents)} extents and {len(strides)} strides", "of [EXTENTS] strides [STRIDES]")
         if strides and strides[-1] != "1":
             self.refuse("the last dimension of a tensor map is contiguous", "1 as the last of the strides")
-        if len(box) != len(extents or shape):
+        corners: tuple[tuple[str, ...], ...] = ()
+        if of_pixels:
+            corners = self._corners(sides, len(extents or shape), marked.end())
+            if len(box) != 2:  # noqa: PLR2004 - pixels, channels
+                self.refuse(
+                    f"{len(box)} sizes of im2col", "two: the pixels and the channels of a copy", at=marked.end()
+                )
+        elif len(box) != len(extents or shape):
             accepted = f"{len(extents or shape)} sizes, one for each dimension"
             self.refuse(f"the box has {len(box)} dimensions", accepted, at=marked.end())
         swizzle = "0"
         if given := mapped.SWIZZLE.match(self._text, self._at):
             swizzle, self._at = self._expression(given[1], given.start(1), "the swizzle"), given.end()
         if rest := self._text[self._at :].strip():
-            self.refuse(f"unexpected {rest[:40]!r}", mapped.FORM)
+            self.refuse(f"unexpected {rest[:40]!r}", mapped.IM2COL_FORM if of_pixels else mapped.FORM)
         self._at = start
-        return MappedView(box, extents, strides, swizzle)
+        return MappedView(box, extents, strides, swizzle, corners)
+
+    def _corners(self, given: Mapping[str, tuple[str, ...]], rank: int, at: int) -> tuple[tuple[str, ...], ...]:
+        """Return the corners and the steps of a map for im2col: of each dimension of space 0, 0 and 1 by default."""
+        if rank not in mapped.IM2COL_DIMENSIONS:
+            accepted = "3 to 5 dimensions: images, one to three of space, and channels"
+            self.refuse(f"im2col of {rank} dimensions", accepted, at=at)
+        found = []
+        for word in mapped.IM2COL_PARTS:
+            part = given[word] or ("1" if word == "steps" else "0",) * (rank - 2)
+            if len(part) != rank - 2:
+                accepted = f"{rank - 2}, one for each dimension of space, the slowest first"
+                self.refuse(f"{len(part)} numbers behind {word!r}", accepted, at=at)
+            found.append(part)
+        return tuple(found)
 
     def _expression(self, text: str, place: int, what: str) -> str:
         if not text.strip():

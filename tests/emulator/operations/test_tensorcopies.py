@@ -7,6 +7,7 @@ from small_ptx import HEADER
 from lab.emulator.api import launch
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.results import Buffer, TensorMapArgument
+from lab.hardware.tensormaps import PixelBox
 
 SETUP = """
 .reg .pred %p<4>; .reg .b32 %r<32>; .reg .b64 %rd<16>;
@@ -128,6 +129,133 @@ def test_a_kernel_that_writes_a_map_in_global_memory_acquires_it():
         emulation, out = fetched_by_pointer(by_pointer(load(2, 256), text_.replace("@%p0 ", "")))
         assert [one.kind for one in emulation.findings] == kinds
         assert (out[0, 0], out[1, 0]) == (MATRIX[4, 20], 0)
+
+
+def load_pixels(rank, size, coordinates, offsets):
+    copied = load(rank, size)
+    start = copied.index("[%r1], [%rd0, {")
+    end = copied.index("[%r2];", start) + len("[%r2];")
+    moved = f"[%r1], [%rd0, {{{', '.join(map(str, coordinates))}}}], [%r2], {{{', '.join(map(str, offsets))}}};"
+    return (copied[:start] + moved + copied[end:]).replace(".tile.", ".im2col.")
+
+
+def column(images, box, size, base, offsets):
+    """What im2col copies of (images, ..space, channels): the base goes on pixel by pixel within the box, row by row."""
+    space, (channels, pixels) = images.shape[1:-1], size
+    lower, upper, steps = (part[::-1] for part in (box.lower, box.upper, box.steps))
+    ends = [extent - 1 + high for extent, high in zip(space, upper, strict=True)]
+    at, image, found = list(base[1:-1][::-1]), base[-1], np.zeros((pixels, channels), images.dtype)
+    for pixel in range(pixels):
+        place = [one + shift for one, shift in zip(at, offsets[::-1], strict=True)]
+        inside = all(0 <= one < extent for one, extent in zip(place, space, strict=True)) and 0 <= image < len(images)
+        for channel in range(channels):
+            if inside and 0 <= base[0] + channel < images.shape[-1]:
+                found[pixel, channel] = images[(image, *place, base[0] + channel)]
+        for i in range(len(at) - 1, -1, -1):
+            at[i] += steps[i]
+            if at[i] <= ends[i]:
+                break
+            at[i] = lower[i]
+        else:
+            image += 1
+    return found
+
+
+IMAGES = np.arange(1, 3 * 2 * 4 * 5 * 12 + 1, dtype=np.uint32).reshape(3, 2, 4, 5, 12)  # N, D, H, W, C
+COLUMNS = [  # tensor, box of pixels, channels and pixels of a copy, base, offsets: the contiguous dimension first
+    (IMAGES[:, 0, 0], PixelBox((0,), (0,), (1,)), (8, 9), (4, 2, 0), (0,)),
+    (IMAGES[:, 0, 0], PixelBox((-1,), (1,), (3,)), (4, 12), (-4, 2, 1), (2,)),
+    (IMAGES[:, 0], PixelBox((-1, -1), (-1, -1), (1, 1)), (8, 40), (0, -1, -1, 0), (0, 0)),  # padded by 1, first tap
+    (IMAGES[:, 0], PixelBox((-1, -1), (-1, -1), (1, 1)), (8, 40), (0, -1, -1, 0), (2, 1)),  # another tap
+    (IMAGES[:, 0], PixelBox((0, 0), (-2, -2), (1, 1)), (12, 16), (0, 1, 1, 0), (2, 2)),  # not padded, from the middle
+    (IMAGES[:, 0], PixelBox((-1, -1), (-1, -1), (2, 2)), (8, 12), (8, 1, -1, 1), (1, 1)),  # two steps at a time
+    (IMAGES, PixelBox((-1, 0, -1), (0, 0, 0), (1, 2, 1)), (4, 60), (4, 3, 2, -1, 0), (1, 0, 1)),
+    (IMAGES, PixelBox((0, 0, 0), (0, 0, 0), (1, 1, 1)), (4, 20), (0, 0, 3, 1, 2), (0, 0, 0)),  # beyond the last image
+]
+
+
+def of_images(images, box, size, swizzle=0):
+    images = np.ascontiguousarray(images)
+    extents = images.shape[::-1]
+    strides = tuple(int(np.prod(extents[: i + 1])) for i in range(len(extents) - 1))
+    argument = TensorMapArgument(Buffer(images), extents, strides[0], size, swizzle, strides[1:], pixels=box)
+    return images, argument
+
+
+@pytest.mark.parametrize(("images", "box", "size", "base", "offsets"), COLUMNS)
+def test_pixels_of_images_make_a_column(images, box, size, base, offsets):
+    images, argument = of_images(images, box, size)
+    out = np.zeros(size[0] * size[1], np.uint32)
+    source = load_pixels(images.ndim, out.nbytes, base, offsets)
+    emulation = launch(source, "k", 1, 32, [argument, out, np.uint32(0), np.uint32(0)])
+    assert emulation.clean, emulation.findings
+    wanted = column(images, box, size, base, offsets)
+    np.testing.assert_array_equal(out.reshape(size[::-1]), wanted)
+    assert emulation.fetched_by_map == (out.nbytes,)
+    assert emulation.counts.memory["global.copy"].sectors >= np.count_nonzero(wanted) // 8
+
+
+def test_a_column_is_swizzled():
+    box = PixelBox((-1, -1), (-1, -1), (1, 1))
+    images, argument = of_images(IMAGES[:, 0], box, (8, 32), 32)
+    out = np.zeros(8 * 32, np.uint32)
+    source = load_pixels(4, out.nbytes, (0, -1, -1, 0), (1, 1))
+    assert launch(source, "k", 1, 32, [argument, out, np.uint32(0), np.uint32(0)]).clean
+    wanted = column(images, box, (8, 32), (0, -1, -1, 0), (1, 1)).reshape(-1, 4)  # pieces of 16 bytes
+    number = np.arange(len(wanted))
+    np.testing.assert_array_equal(out.reshape(-1, 4)[number ^ (number >> 3 & 1)], wanted)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind", "words"),
+    [
+        ("expect_tx.shared.b64 _, [%r2], 1280", "expect_tx.shared.b64 _, [%r2], 1248", "mbarrier-deadlock", ""),
+        (WAIT, "", "async-not-waited", ""),
+        (
+            "{0, -1, -1, 0}",
+            "{0, -2, -1, 0}",
+            "out-of-bounds",
+            "outside of the map's box of pixels: -1 to 3, -1 to 2",
+        ),
+        ("{0, -1, -1, 0}", "{0, -1, 3, 0}", "out-of-bounds", "the base of im2col [-1, 3] lies outside"),
+        ("{2, 1}", "{2, 256}", "out-of-bounds", "accepted are 0 to 255 each"),
+        (".im2col.", ".tile.", "out-of-bounds", "the tensor map is one for im2col, the instruction one for tiles"),
+    ],
+)
+def test_faults_of_im2col(old, new, kind, words):
+    _, argument = of_images(*COLUMNS[3][:3])
+    source = load_pixels(4, 1280, *COLUMNS[3][3:])
+    assert old in source
+    source = source.replace(old, new)
+    source = source.replace("[%r2], {2, 1};", "[%r2];") if ".tile." in new else source
+    out = np.zeros(320, np.uint32)
+    emulation = launch(source, "k", 1, 32, [argument, out, np.uint32(0), np.uint32(0)])
+    assert kind in [one.kind for one in emulation.findings]
+    assert words in str(emulation.findings)
+
+
+def test_a_map_of_tiles_is_none_for_im2col():
+    shape = IMAGES[:, 0].shape
+    argument = TensorMapArgument(Buffer(np.zeros(shape, np.uint32)), shape[::-1], 12, (8, 5, 4, 2), 0, (60, 240))
+    out = np.zeros(320, np.uint32)
+    emulation = launch(load_pixels(4, 1280, *COLUMNS[3][3:]), "k", 1, 32, [argument, out, np.uint32(0), np.uint32(0)])
+    assert "the tensor map is one for tiles, the instruction one for im2col" in str(emulation.findings)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("{2, 1}", "{2}", "1 offsets of im2col in 4 dimensions; accepted are 2"),
+        (".4d.", ".2d.", "im2col of 2 dimensions; accepted are 3 to 5"),
+        (".im2col.", ".im2col::w.", "sm_100"),
+        (".im2col.", ".im2col::w::128.", "sm_100"),
+        (".im2col.", ".im2col_no_offs.", "im2col_no_offs: pixels of im2col are loaded, and not stored"),
+    ],
+)
+def test_forms_of_im2col_that_are_refused(old, new, why):
+    source = load_pixels(4, 1280, *COLUMNS[3][3:]).replace(old, new)
+    with pytest.raises(UnsupportedInstruction, match=why):
+        launch(source, "k", 1, 32, [OF_MATRIX, np.zeros(320, np.uint32), np.uint32(0), np.uint32(0)])
 
 
 @pytest.mark.parametrize("swizzle", [0, 32, 64, 128])

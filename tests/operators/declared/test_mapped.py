@@ -16,6 +16,12 @@ def test_a_view_has_dimensions_of_its_own():
     assert view.expressions == ("1", "64", "32", "k // 32", "m", "32", "32", "k", "1", "64")
 
 
+def test_a_map_for_im2col_has_corners():
+    view = MappedView(("pixels", "32"), swizzle="64", corners=(("-1", "0"), ("-1", "1 - r"), ("1", "2")))
+    assert str(view) == "as im2col[pixels, 32] lower [-1, 0] upper [-1, 1 - r] steps [1, 2] swizzle 64"
+    assert view.expressions == ("pixels", "32", "64", "-1", "0", "-1", "1 - r", "1", "2")
+
+
 def test_a_list_ends_at_its_own_bracket():
     assert bracketed("x[max(a, b), c[0]] d", 1) == ([(2, "max(a, b)"), (12, " c[0]")], 18)
     assert bracketed("x[a", 1) is None

@@ -71,6 +71,26 @@ from lab.operators.declared.specification import Argument, Direction, Fill, Fill
                 view=MappedView(("1", "rows", "32"), ("k // 32", "m", "32"), ("32", "k", "1")),
             ),
         ),
+        (
+            "float16[n, h, w, c] as im2col[64, 32] lower [-1, -1] upper [1 - r, 1 - s] steps [2, 2] swizzle 64",
+            Argument(
+                "a",
+                "float16",
+                shape=("n", "h", "w", "c"),
+                fill=Fill(FillKind.NORMAL),
+                view=MappedView(("64", "32"), swizzle="64", corners=(("-1", "-1"), ("1 - r", "1 - s"), ("2", "2"))),
+            ),
+        ),
+        (
+            "int8[n, w, c] as im2col[pixels, 16] upper [-2]",
+            Argument(
+                "a",
+                "int8",
+                shape=("n", "w", "c"),
+                fill=Fill(FillKind.UNIFORM, ("0", "100")),
+                view=MappedView(("pixels", "16"), corners=(("0",), ("-2",), ("1",))),
+            ),
+        ),
         ("in bool[4] ones", Argument("a", "bool", shape=("4",), fill=Fill(FillKind.ONES))),
     ],
 )
@@ -106,6 +126,10 @@ def test_a_text_and_its_argument(text, argument):
         ("float32[n] as map[8] swizzle", "unexpected 'swizzle' (column 21)", "swizzle 32|64|128"),
         ("float32[n] as map[8, 8] of [n, 8]", "2 extents and 0 strides", "strides [STRIDES]"),
         ("float32[n] as map[8, 8] of [n, 8] strides [8, 2]", "the last dimension of a tensor map is contiguous", "1"),
+        ("float32[n, c] as im2col[8, 8]", "im2col of 2 dimensions", "3 to 5"),
+        ("float32[n, w, c] as im2col[8]", "1 sizes of im2col", "pixels and the channels"),
+        ("float32[n, h, w, c] as im2col[8, 8] lower [0]", "1 numbers behind 'lower'", "2, one for each"),
+        ("float32[n, w, c] as im2col[8, 8] step [1]", "unexpected 'step [1]'", "steps [STEPS]"),
         ("float32[n] as map", "unknown contents 'as'", "normal"),
         (3, "wrong type", "text"),
         ("float32[n]" + " " * 3000, "the text has 3010 characters", "at most"),
