@@ -241,6 +241,16 @@ def stack_pointer(site: Site, op: Opcode) -> Run:
     return restore
 
 
+@system("multimem")
+def multimem(_site: Site, _op: Opcode) -> Run:
+    """Refuse accesses to memory of several GPUs.
+
+    Raises:
+        UnknownForm: always.
+    """
+    raise UnknownForm("multimem: its address stands for memory of several GPUs, and a launch on the CPU has one GPU")
+
+
 @system("prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "pmevent", "griddepcontrol")
 def nothing(_site: Site, _op: Opcode) -> Run:
     """Build what changes no value: hints."""

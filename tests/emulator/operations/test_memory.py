@@ -164,3 +164,20 @@ def test_in_a_cluster_the_address_of_a_shared_variable_has_the_rank_of_the_block
     assert out.tolist() == [[101, 100, 100, 101, 1, 1, 16, 100], [102, 101, 101, 102, 2, 2, 16, 101]]
     launch(text.replace("%cluster_ctarank", "%ctaid.x"), "k", 2, 1, [out])
     assert out[:, 4:7].tolist() == [[0, 0, 16], [0, 0, 16]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "multimem.ld_reduce.relaxed.sys.global.add.f32 %f0, [%rd0];",
+        "multimem.st.relaxed.sys.global.f32 [%rd0], %f0;",
+        "multimem.red.release.sys.global.add.f32 [%rd0], %f0;",
+    ],
+)
+def test_memory_of_several_gpus_is_refused_with_its_line(text):
+    source = kernel(f"mov.u64 %rd0, 0;\n{text}")
+    with pytest.raises(UnsupportedInstruction) as caught:
+        launch(source, "k", 1, 32, [])
+    assert caught.value.line == source.split("\n").index(text) + 1
+    assert text[:-1] in str(caught.value)
+    assert "memory of several GPUs, and a launch on the CPU has one GPU" in str(caught.value)
