@@ -85,7 +85,7 @@ def launch(
     max_steps: int | None = None,
     engine: EngineChoice = "interpreted",
     threads: int | None = None,
-    constants: Mapping[str, NDArray[Any]] | None = None,
+    constants: Mapping[str, NDArray[Any] | TensorMapArgument] | None = None,
     schedule: int | None = None,
     trace: bool = False,
     cluster: tuple[int, int, int] | None = None,
@@ -171,7 +171,7 @@ class _Request:
     count: bool
     max_steps: int | None
     threads: int | None
-    constants: Mapping[str, NDArray[Any]]
+    constants: Mapping[str, NDArray[Any] | TensorMapArgument]
     schedule: int | None
 
 
@@ -196,8 +196,14 @@ class _Started:
         self.findings = Findings(program)
         self.buffers = _Arguments(program, self.space, request.args, check=request.check, written=names)
         self.counters = Counters(program) if request.count else None
-        self.symbols = _module_variables(program, self.space, request.constants)
-        regions = self.buffers.names | {name: [self.space.at(start)] for name, start in self.symbols.items()}
+        constants = {
+            symbol: self.buffers.constant(symbol, one) if isinstance(one, TensorMapArgument) else one
+            for symbol, one in request.constants.items()
+        }
+        self.symbols = _module_variables(program, self.space, constants)
+        regions = dict(self.buffers.names)
+        for name, start in self.symbols.items():
+            regions[name] = [*regions.get(name, ()), self.space.at(start)]
         every = list(self.space.regions.values())
         chosen = every if names is None else [one for name in names for one in regions.get(name, ())]
         self.written = [one for one in chosen if one is not None and one.space == "global"]
@@ -537,7 +543,7 @@ class _Arguments:
         return self._address(index, parameter, buffer)
 
     def _address(self, index: int, parameter: Variable, buffer: Buffer) -> bytes:
-        base = self._base(index, parameter, buffer)
+        base = self._base(f"args[{index}]", parameter.name, buffer)
         self.names.setdefault(parameter.name, []).append(self._space.at(base))
         return base.to_bytes(8, "little")
 
@@ -560,7 +566,7 @@ class _Arguments:
         size = size_of(parameter)
         if size == POINTER_BYTES and parameter.type in _POINTERS:
             region = self._space.allocate(f"args[{index}] ({parameter.name}, a tensor map)", "global", BYTES)
-            region.data[:BYTES] = np.frombuffer(self._encoded(index, parameter, tensor_map), np.uint8)
+            region.data[:BYTES] = np.frombuffer(self._passed(index, parameter, tensor_map), np.uint8)
             self.names[parameter.name].append(region)
             return region.base.to_bytes(POINTER_BYTES, "little")
         if size != BYTES or align_of(parameter) % ALIGNMENT:
@@ -570,19 +576,28 @@ class _Arguments:
                 found=f"{size} bytes, aligned to {align_of(parameter)}",
                 accepted=f"{BYTES} bytes, aligned to {ALIGNMENT}, or a pointer to them",
             )
-        return self._encoded(index, parameter, tensor_map)
+        return self._passed(index, parameter, tensor_map)
 
-    def _encoded(self, index: int, parameter: Variable, tensor_map: TensorMapArgument) -> bytes:
+    def _passed(self, index: int, parameter: Variable, tensor_map: TensorMapArgument) -> bytes:
+        made = self._encoded(f"args[{index}]", parameter.name, tensor_map)
+        self.mapped.append(self._base(f"args[{index}]", parameter.name, tensor_map.of))
+        return made
+
+    def constant(self, symbol: str, tensor_map: TensorMapArgument) -> Bytes:
+        """Return a tensor map as a variable in constant memory holds it."""
+        return np.frombuffer(self._encoded(f"constants.{symbol}", symbol, tensor_map), np.uint8)
+
+    def _encoded(self, key: str, name: str, tensor_map: TensorMapArgument) -> bytes:
+        """Return the bytes of a tensor map of a kernel's parameter, or of a variable in constant memory."""
         width = tensor_map.of.array.itemsize
-        base = self._base(index, parameter, tensor_map.of)
-        self.names.setdefault(parameter.name, []).append(self._space.at(base))
-        self.mapped.append(base)
+        base = self._base(key, name, tensor_map.of)
+        self.names.setdefault(name, []).append(self._space.at(base))
         strides = (tensor_map.leading, *tensor_map.outer)[: len(tensor_map.extents) - 1]
         sizes = len(tensor_map.extents) if tensor_map.pixels is None else 2
         if len(strides) != len(tensor_map.extents) - 1 or len(tensor_map.box) != sizes:
             raise UserError(
-                f"argument {index}: the parts of the tensor map have different numbers of dimensions",
-                key=f"args[{index}]",
+                "the parts of the tensor map have different numbers of dimensions",
+                key=key,
                 found=f"extents {tensor_map.extents}, box {tensor_map.box}, {1 + len(tensor_map.outer)} strides",
                 accepted="as many sizes of the box as extents, and one stride fewer",
             )
@@ -591,7 +606,7 @@ class _Arguments:
         of, box, swizzle = tensor_map.extents, tensor_map.box, tensor_map.swizzle
         return tensormaps.Descriptor(base, element, of, in_bytes, box, swizzle, tensor_map.pixels).encode()
 
-    def _base(self, index: int, parameter: Variable, buffer: Buffer) -> int:
+    def _base(self, key: str, name: str, buffer: Buffer) -> int:
         """Return the address of a buffer, which is allocated when it is first named.
 
         Raises:
@@ -600,31 +615,29 @@ class _Arguments:
         array = buffer.array
         if not (array.flags.c_contiguous or array.flags.f_contiguous):
             raise UserError(
-                f"argument {index} is not contiguous",
-                key=f"args[{index}]",
+                "the array is not contiguous",
+                key=key,
                 found=array.strides,
                 accepted="a C- or Fortran-contiguous array",
             )
         for known, region, _ in self._buffers:
             if known.array is array:
                 if np.may_share_memory(region.data, array):
-                    self._fill(region, array, parameter)
+                    self._fill(region, array, name)
                 return region.base
             if np.may_share_memory(known.array, array):
-                raise UserError(
-                    f"argument {index} overlaps an earlier one: pass the same array, or a copy", key=f"args[{index}]"
-                )
-        region = self._space.allocate(f"args[{index}] ({parameter.name})", "global", array.nbytes)
-        self._fill(region, array, parameter)
+                raise UserError("the array overlaps an earlier one: pass the same array, or a copy", key=key)
+        region = self._space.allocate(f"{key} ({name})", "global", array.nbytes)
+        self._fill(region, array, name)
         if self._check and (buffer.output or not buffer.initialised):
             region.shadow = Shadow(array.nbytes, initialised=False, readable=buffer.initialised)
-        self._buffers.append((buffer, region, f"args[{index}]"))
+        self._buffers.append((buffer, region, key))
         return region.base
 
-    def _fill(self, region: Region, array: NDArray[Any], parameter: Variable) -> None:
+    def _fill(self, region: Region, array: NDArray[Any], name: str) -> None:
         """Give a buffer its bytes: the array's own where the kernel cannot write them, else a copy."""
         whole = array.nbytes == region.stride and array.ctypes.data % WIDEST_ACCESS == 0
-        if whole and self._written is not None and parameter.name not in self._written:
+        if whole and self._written is not None and name not in self._written:
             region.data = _bytes(array)
         else:
             region.data = np.zeros(region.stride // 8, np.uint64).view(np.uint8)

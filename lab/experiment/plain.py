@@ -82,32 +82,27 @@ def plain_kernel(reading: Reading) -> PlainKernel:
     check_constraints(reading, known)
     if declaration is not None:
         axes = _types(reading, declaration, axes)
-        _check_constant_maps(reading, declaration)
     baseline = baseline_of(reading, axes)
     if reading.mistakes or declaration is None:
         raise together(reading.mistakes)
     template = PlainTemplate(
         Path(source).name,
         reading.folder / source,
-        _declares(reading, declaration.passed, axes, entries),
+        _declares(reading, declaration, axes, entries),
         reading.document,
         (reading.folder.resolve(),),
         text or "",
         frozenset(_mentioned(entries)),
-        tuple((one.name, one.dtype) for one in declaration.arguments if one.name in declaration.constants),
+        tuple(
+            (one.name, one.dtype if one.view is None else TENSOR_MAP)
+            for one in declaration.arguments
+            if one.name in declaration.constants
+        ),
         bound=reading.bound,
         named=reading.named,
     )
     entry = KernelEntry(name, template, axes, reading.constraints, toolchain=PTX.strip(".") if is_ptx else "")
     return PlainKernel(entry, declaration, baseline)
-
-
-def _check_constant_maps(reading: Reading, declaration: Declaration) -> None:
-    """Refuse tensor maps in constant memory, where a launch would have to lay them."""
-    for one in declaration.arguments:
-        if one.name in declaration.constants and one.view is not None:
-            accepted = f"{one.name} among the arguments, which the kernel takes as const __grid_constant__ CUtensorMap"
-            reading.refuse("constant memory is given no tensor maps", ("constants", one.name), accepted=accepted)
 
 
 def _own_types(
@@ -283,12 +278,12 @@ def _entry_of_ptx(reading: Reading, text: str, wanted: str | None, path: Key) ->
 
 def _declares(
     reading: Reading,
-    arguments: tuple[Argument, ...],
+    declaration: Declaration,
     axes: Mapping[str, tuple[Scalar, ...]],
     entries: Mapping[Key, str],
 ) -> FrontMatter:
     """The declaration that a template with this source would have."""
-    raw, types = reading.raw, _types_of(arguments)
+    raw, types, arguments = reading.raw, _types_of(declaration.passed), declaration.arguments
     names = {one.name: one.text for one in reading.bound}
     maps = {
         one.name: _map_of(one, one.view, names.get(one.name, one.name)) for one in arguments if one.view is not None

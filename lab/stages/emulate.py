@@ -531,9 +531,12 @@ class _Memory:
             self._workspace[wanted.name] = poison.view(dtype)
 
     @property
-    def constants(self) -> Mapping[str, Array]:
+    def constants(self) -> Mapping[str, Array | TensorMapArgument]:
         """What constant memory holds, by the symbols of its variables."""
-        return {one.symbol: held(self._inputs, one) for one in self._constants}
+        return {
+            one.symbol: self._tensor_map(one.name) if one.dtype == TENSOR_MAP else held(self._inputs, one)
+            for one in self._constants
+        }
 
     def argument(self, name: str, kind: str) -> object:
         """The value that the emulator takes for one argument.

@@ -146,12 +146,16 @@ class Instance:
         if isinstance(self.template, PlainTemplate) and self.template.bound:
             bound = self.template.bound
             made = replace(made, steps=tuple(passed(step, bound) for step in made.steps), scalars=self._values(bound))
-        mapped = dict.fromkeys(name for step in made.steps for name, kind in step.arguments if kind == TENSOR_MAP)
         constants = self.template.constant_memory if isinstance(self.template, PlainTemplate) else ()
+        taken = [argument for step in made.steps for argument in step.arguments]
+        mapped = dict.fromkeys(name for name, kind in (*taken, *constants) if kind == TENSOR_MAP)
         return replace(
             made,
             tensor_maps=tuple(self._tensor_map(name) for name in mapped),
-            constants=tuple(ConstantValue(name, self._scope.typed(dtype)) for name, dtype in constants),
+            constants=tuple(
+                ConstantValue(name, dtype if dtype == TENSOR_MAP else self._scope.typed(dtype))
+                for name, dtype in constants
+            ),
         )
 
     @cached_property
@@ -215,8 +219,9 @@ class Instance:
         return Scope(self.all_names, sizes - self.names.keys(), at, str(self.problem.get("dtype", "")))
 
     def _tensor_map(self, name: str) -> TensorMap:
-        # what a plain kernel takes is said of its argument
-        path: Key = ("arguments" if isinstance(self.template, PlainTemplate) else "tensor_maps", name)
+        path: Key = ("tensor_maps", name)
+        if isinstance(self.template, PlainTemplate):  # what a plain kernel takes is said of its argument
+            path = ("constants" if (name, TENSOR_MAP) in self.template.constant_memory else "arguments", name)
         scope, declares = self._scope, self.template.declares.tensor_maps[name]
 
         def sizes(field: str, expressions: Sequence[str | int]) -> tuple[int, ...]:

@@ -111,7 +111,7 @@ class ConstantValue:
 
     Attributes:
         name: Of the operator's array or scalar that it holds, and of the variable in the source.
-        dtype: Element type.
+        dtype: Element type; `tensor_map` where it is a map of the array.
         symbol: The variable's symbol in the machine code; empty until the variant is built.
     """
 

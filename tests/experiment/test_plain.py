@@ -259,11 +259,16 @@ def test_a_carve_out_is_swept(tmp_path):
     assert [record.launch.carveout for record in records] == [None, 0, 50, 100]
 
 
-def test_constant_memory_is_given_no_tensor_maps(tmp_path):
-    with pytest.raises(UserError, match=r"k\.yaml:6: constant memory is given no tensor maps") as error:
+def test_a_tensor_map_in_constant_memory_needs_a_variable_there(tmp_path):
+    with pytest.raises(UserError, match=r"k\.yaml:6: k\.cu has no such variable in constant memory") as error:
         carved(tmp_path, 'constants: {maps: "float32[8, 8] as map[8, 8]"}\n')
     assert error.value.key == "constants.maps"
-    assert "maps among the arguments" in str(error.value)
+
+
+def test_a_tensor_map_in_constant_memory_that_cannot_be_made(tmp_path):
+    with pytest.raises(UserError, match=r"k\.yaml:6: this tensor map cannot be made") as error:
+        carved(tmp_path, 'constants: {maps: "float32[8, 8] as map[8, 6]"}\n')
+    assert error.value.key == "constants.maps.box"
 
 
 CLUSTERED = """#include <cooperative_groups.h>

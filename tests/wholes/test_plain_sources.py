@@ -105,6 +105,26 @@ def test_a_kernel_takes_tensor_maps_by_pointer(tmp_path):
     assert "a tensor map in global memory without a fence.proxy.tensormap::generic.acquire" in note
 
 
+def test_tensor_maps_lie_in_constant_memory(tmp_path):
+    parameters = "const __grid_constant__ CUtensorMap y, const __grid_constant__ CUtensorMap x"
+    source = MAPPED.replace(f"__global__ void twice({parameters})", "__global__ void twice(int rows)")
+    (tmp_path / "twice.cu").write_text(source.replace("//", "__constant__ CUtensorMap y, x;\n//", 1))
+    file = MAPPED_FILE.replace("arguments:", "arguments: {rows: int32}\nconstants:")
+    (tmp_path / "twice.yaml").write_text(file)
+    [record] = verified(load(tmp_path / "twice.yaml"), 1)
+    assert record.notes == ()
+    (tmp_path / "twice.cu").write_text(
+        source.replace("//", "__constant__ CUtensorMap y[2], x;\n//", 1).replace("&y", "y")
+    )
+    experiment = load(tmp_path / "twice.yaml")
+    [planned] = plan(experiment, expand(experiment).points, [toolchain("nvrtc")], ["sm_90"])
+    [outcome] = build([build_task(planned)])
+    context = FlowContext(experiment, None, emulate=True)
+    mistake = flow.constant_mistake(context, flow.inspect(context, planned, outcome, None), outcome)
+    for part in ("twice.yaml:6", "the variable y in constant memory has 256 bytes", "128 bytes", "CUtensorMap y"):
+        assert part in str(mistake)
+
+
 IM2COL = """
 #include <cuda.h>
 __device__ unsigned at(const void *p) { return __cvta_generic_to_shared(p); }

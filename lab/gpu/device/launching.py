@@ -59,7 +59,7 @@ class Launcher:
             RefusedError: A launch would be refused.
         """
         inputs = launches.given(inputs)
-        self._set_constants(module, launches, inputs)
+        self._set_constants(module, launches, inputs, pointers)
         zeroed = [buffer for buffer in launches.workspace if buffer.zero]
         queues: list[Enqueue] = [
             partial(cuda.memset_d8_async, pointers[buffer.name], 0, buffer.bytes, self._stream) for buffer in zeroed
@@ -70,11 +70,20 @@ class Launcher:
         ]
         return in_turn(queues)
 
-    def _set_constants(self, module: cuda.Module, launches: Launches, inputs: Inputs) -> None:
+    def _set_constants(
+        self, module: cuda.Module, launches: Launches, inputs: Inputs, pointers: Mapping[str, int]
+    ) -> None:
         """Fill constant memory, which no kernel changes: once for all launches of a module."""
+        types = {buffer.name: buffer.dtype for buffer in launches.workspace}
+        named = {one.name for one in launches.constants if one.dtype == TENSOR_MAP}
+        maps = tensor_map_words((m for m in launches.tensor_maps if m.name in named), inputs, pointers, types)
         for one in launches.constants:
             address, size = module.get_global(one.symbol)
-            array = np.ascontiguousarray(held(inputs, one))
+            array = (
+                np.array(maps[one.name], np.uint64)
+                if one.dtype == TENSOR_MAP
+                else np.ascontiguousarray(held(inputs, one))
+            )
             if array.nbytes > size:
                 raise RefusedError(f"the variable {one.name} in constant memory has {size} bytes, not {array.nbytes}")
             cuda.memcpy_htod(address, array)

@@ -203,7 +203,9 @@ class _Checking:
     def declaration(
         self, name: str, arguments: object, constants: object, *, reference: object, tolerance: object, metrics: object
     ) -> Declaration:
-        read, mistakes = parse_all(arguments, lambda *keys: self._at("arguments", *keys))
+        texts = constants.values() if isinstance(constants, dict) else ()
+        writes = not any(str(text).startswith(("out ", "inout ")) for text in texts)  # by no map in constant memory
+        read, mistakes = parse_all(arguments, lambda *keys: self._at("arguments", *keys), writes=writes)
         self.mistakes += mistakes
         # of an argument that could not be read, only the name is known
         named = {place[-1] for place, _ in places(arguments)} if isinstance(arguments, dict) else set()
@@ -246,7 +248,7 @@ class _Checking:
                 continue
             if one.name in taken:
                 self._mistake("an argument has this name, too", "constants", one.name, accepted="different names")
-            elif one.is_written:
+            elif one.is_written and one.view is None:  # by a map in constant memory, the array is written
                 accepted = str(one).removeprefix(f"{one.direction} ")
                 self._mistake("a kernel cannot write constant memory", "constants", one.name, accepted=accepted)
             else:

@@ -178,13 +178,14 @@ class Argument:
 
 
 def parse_all(
-    given: object, at: Callable[..., Location | None] = lambda *_: None
+    given: object, at: Callable[..., Location | None] = lambda *_: None, *, writes: bool = True
 ) -> tuple[tuple[Argument, ...], tuple[UserError, ...]]:
     """Read all arguments of a kernel, in its order.
 
     Args:
         given: A mapping from names to texts, as YAML gives it; to mappings of that form for structures.
         at: Where an argument stands, or a member of one, for errors.
+        writes: One of them must be written.
 
     Returns:
         The arguments that could be read, and every mistake.
@@ -205,7 +206,7 @@ def parse_all(
             made[name] = parse(name, text, structure)
         except UserError as error:
             mistakes.append(error.placed(at(*place), error.key))
-    if not mistakes and not any(argument.is_written for argument in made.values()):
+    if writes and not mistakes and not any(argument.is_written for argument in made.values()):
         accepted = "out or inout in front of the type of at least one array"
         mistakes.append(UserError("the kernel writes no argument", at=at(), key="arguments", accepted=accepted))
     return tuple(made.values()), tuple(mistakes)

@@ -6,8 +6,10 @@ import re
 from collections.abc import Mapping
 
 from lab.base.errors import UserError, did_you_mean
+from lab.hardware.tensormaps import BYTES
 from lab.isa.cuda.names import used_names
 from lab.isa.cuda.types import element_type
+from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.plain.template import PlainTemplate
 from lab.toolchain.symbols import ConstantVariable
 
@@ -37,6 +39,16 @@ def constants_error(
                 found=name,
                 accepted=known or "the name of a variable that is declared __constant__",
                 suggestion=did_you_mean(name, known),
+            )
+        if dtype == TENSOR_MAP:
+            if found[name].bytes == BYTES:
+                continue
+            return UserError(
+                f"the variable {name} in constant memory has {found[name].bytes} bytes",
+                at=at,
+                key=key,
+                found="a tensor map",
+                accepted=f"a variable of {BYTES} bytes for it: __constant__ CUtensorMap {name}",
             )
         if sizes[name] > found[name].bytes:
             return UserError(

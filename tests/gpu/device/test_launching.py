@@ -154,6 +154,16 @@ def test_constant_memory_is_filled_before_anything_is_launched(sequence, cuda):
     assert view(room, np.uint8, 32)[20] == 0xCD  # what the experiment does not hold stays
 
 
+def test_a_map_in_constant_memory_is_encoded_there(sequence, cuda, monkeypatch):
+    launching, words = sys.modules["lab.gpu.device.launching"], tuple(range(100, 116))
+    encoded = iter([{"map": words}, {}])  # of constant memory, and of the launch
+    monkeypatch.setattr(launching, "tensor_map_words", lambda *_: next(encoded))
+    room = cuda.mem_alloc(128)
+    cuda.globals["_Z3map"] = (room, 128)
+    sequence(STEP, constants=(ConstantValue("map", "tensor_map", "_Z3map"),))
+    assert tuple(view(room, np.uint64, 16)) == words
+
+
 def test_constant_memory_that_is_too_small_is_refused(sequence, cuda):
     cuda.globals["x"] = (cuda.mem_alloc(16), 16)
     with pytest.raises(RefusedError, match="x in constant memory has 16 bytes, not 20"):
