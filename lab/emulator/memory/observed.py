@@ -70,6 +70,7 @@ class Observed:
         self._chains, self._clocks = chains, clocks
         self._own: _Observation | None = None  # (latest, threads)
         self._cells: Indices = np.zeros((0, 0), np.int64)
+        self._next: Indices = np.zeros(0, np.int64)  # (threads,) where in the tables the next observation goes
 
     def note(self, cells: Indices, who: Indices, stamps: Stamps) -> None:
         """Note that (count,) threads observed (count, pieces) cells, by strong accesses with these stamps."""
@@ -77,11 +78,13 @@ class Observed:
             shape = _LATEST, len(self._clocks.ids)
             self._own = _Observation(np.zeros(shape, np.int64), np.zeros(shape, np.int64))
             self._cells = np.full(shape, -1)
+            self._next = np.arange(shape[1])
         for piece in cells.T:
             since = self._chains.see(piece, stamps)
+            oldest = self._next[who]
             for table, values in ((self._own.stamps, stamps), (self._own.since, since), (self._cells, piece)):
-                table[1:, who] = table[:-1, who]
-                table[0, who] = values
+                table.reshape(-1)[oldest] = values  # tables are contiguous, so this is a view
+            self._next[who] = (oldest + len(self._clocks.ids)) % self._cells.size
 
     def covers(self, cells: Indices, stamps: Stamps, who: Indices) -> Mask:
         """Return which of (count,) strong writes to cells (count,) threads have observed, or know to be observed."""
