@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,15 @@ FIRST_WITH_CACHE = (12, 9)
 
 _FOR_CUTLASS = ("--device-as-default-execution-space", "--diag-suppress=20044")
 """CUTLASS has constexpr functions that name no execution space, and extern arrays that NVRTC says it makes static."""
+
+_SPELLINGS = {
+    "__asm__": "--define-macro=__asm__=asm",
+    "__asm": "--define-macro=__asm=asm",
+    "__volatile": "--define-macro=__volatile=volatile",
+    "__int128": "--device-int128",
+}
+"""Words of GNU C++ that nvcc takes, and the option with which NVRTC takes them."""
+_SPELT = re.compile(rf"(?<!\w)(?:{'|'.join(_SPELLINGS)})(?!\w)")
 
 _MOST_SHOWN = 3
 """Headers that are not here and that an error names."""
@@ -88,6 +98,7 @@ class Nvrtc:
             "--generate-line-info",
             "--ptxas-options=-v",
             *_without_cache(self.version),
+            *_spellings((request.source, *dict(request.included).values())),
             *accepted(request.options, NVRTC),
         )
         own = dict(request.included)
@@ -149,6 +160,12 @@ def _without_cache(version: str) -> tuple[str, ...]:
     """
     numbers = tuple(int(part) for part in version.split(".")[:2])
     return ("--no-cache",) if numbers >= FIRST_WITH_CACHE else ()
+
+
+def _spellings(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the options for words of GNU C++ that texts use. Headers of CUDA define none of them."""
+    used = {word for text in texts for word in _SPELT.findall(text)}
+    return tuple(option for word, option in _SPELLINGS.items() if word in used)
 
 
 def _left_out(missing: Mapping[str, headers.LeftOut], log: str) -> str:

@@ -46,6 +46,20 @@ def test_a_kernel(compiler):
     assert f"V{build.version}" in build.ptx
 
 
+def test_words_of_gnu_that_nvcc_takes(compiler):
+    source = """extern "C" __global__ void k(unsigned *x, unsigned long long *y) {
+    __asm__ __volatile__("mov.u32 %0, %%laneid;" : "=r"(x[0]));
+    __asm __volatile("mov.u32 %0, %%warpid;" : "=r"(x[1]));
+    y[0] = (unsigned long long)((unsigned __int128)y[1] * y[2] >> 64);
+}
+"""
+    build = compiler.compile(CompileRequest(source, "k.cu", "sm_90"))
+    assert "%laneid" in build.ptx
+    assert "%warpid" in build.ptx
+    assert "mul.hi.u64" in build.ptx
+    assert "__asm__=asm" in build.command
+
+
 def test_the_line_table_names_no_folder_of_this_machine(compiler):
     build = compiler.compile(CompileRequest(AXPY, "axpy.cu", "sm_90"))
     assert re.findall(r'\.file\s+\d+\s+"(.*)"', build.ptx) == ["/axpy.cu"]
