@@ -248,6 +248,14 @@ _MATH_NAMES = """
     nearbyint nextafter pow remainder remquo rint round scalbn sin sinh sqrt tan tanh tgamma trunc abs isnan
     isinf isfinite signbit fmaf fmaxf fminf sqrtf expf logf powf sinf cosf tanf fabsf floorf ceilf
 """
+_SYS_TYPES = f"""{_STDINT}typedef unsigned char u_char;
+typedef unsigned short u_short, ushort;
+typedef unsigned int u_int, uint;
+typedef unsigned long u_long, ulong;
+typedef unsigned char u_int8_t; typedef unsigned short u_int16_t;
+typedef unsigned int u_int32_t; typedef unsigned long long u_int64_t;
+typedef long ssize_t, off_t;
+"""
 _ALGORITHM = """namespace std {
 template <class T> __host__ __device__ constexpr const T& min(const T& a, const T& b) { return b < a ? b : a; }
 template <class T> __host__ __device__ constexpr const T& max(const T& a, const T& b) { return a < b ? b : a; }
@@ -315,6 +323,7 @@ _TEXTS = {
     "limits.h": _defined(_LIMITS),
     "float.h": _defined(_FLOAT),
     "math.h": _defined(_MATH),
+    "sys/types.h": _SYS_TYPES,
     "limits": _NUMERIC_LIMITS,
     "algorithm": f"#include <utility>\n{_ALGORITHM}",
     "utility": _SWAP,
@@ -348,6 +357,7 @@ IMPLICIT: dict[str, frozenset[str]] = {
     "limits.h": frozenset(line.split()[0] for line in _LIMITS.strip().splitlines()),
     "stdint.h": frozenset(_STDINT_NAMES.split()),
     "float.h": frozenset(line.split()[0] for line in _FLOAT.strip().splitlines()),
+    "sys/types.h": frozenset(_words("uint ushort ulong u_char u_short u_int u_long ssize_t")),
     _DEVICE_RUNTIME: frozenset(["cudaGridDependencySynchronize", "cudaTriggerProgrammaticLaunchCompletion"]),
 }
 """Names that a source for nvcc has without an include line of its own, by the header that defines them."""

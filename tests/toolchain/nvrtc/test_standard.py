@@ -106,6 +106,15 @@ def test_names_that_need_no_include_are_those_of_the_texts():
         assert text is None or all(name in text for name in names)
 
 
+def test_short_names_of_unsigned_integers_need_no_include():
+    source = "__global__ void k(uint *x, ushort a, ulong b) { ssize_t c = a; x[0] = uint(b) + uint(c); }"
+    build = NVRTC.compile(CompileRequest(f"{implied_headers([source])}#line 1\n{source}", "kernel.cu", "sm_90"))
+    assert build.resources
+    own = "typedef unsigned int uint; __global__ void k(uint *x) { }"
+    assert implied_headers([own]) == ""
+    assert "ssize_t" in (standard("sys/types.h") or "")
+
+
 def test_names_of_the_device_runtime_are_known_with_and_without_an_include():
     calls = "cudaGridDependencySynchronize(); cudaTriggerProgrammaticLaunchCompletion();"
     source = f"__global__ void k(float *x) {{ {calls} }}"
