@@ -627,11 +627,11 @@ class _Arguments:
                 return region.base
             if np.may_share_memory(known.array, array):
                 raise UserError("the array overlaps an earlier one: pass the same array, or a copy", key=key)
-        region = self._space.allocate(f"{key} ({name})", "global", array.nbytes)
+        region = self._space.allocate(buffer.name or f"{key} ({name})", "global", array.nbytes)
         self._fill(region, array, name)
         if self._check and (buffer.output or not buffer.initialised):
             region.shadow = Shadow(array.nbytes, initialised=False, readable=buffer.initialised)
-        self._buffers.append((buffer, region, key))
+        self._buffers.append((buffer, region, buffer.name or key))
         return region.base
 
     def _fill(self, region: Region, array: NDArray[Any], name: str) -> None:

@@ -15,6 +15,8 @@ from lab.isa.model import Instruction
 
 _LOCAL_NAME = re.compile(r".*E(\d+)(\D.*)$")  # the part after the function that holds it: _ZZ1kPjE4tile
 
+_LENGTH = re.compile(r"\d+", re.ASCII)
+
 
 @dataclass(frozen=True, slots=True)
 class OtherSide:
@@ -148,8 +150,19 @@ class Findings:
 
 def source_name(name: str) -> str:
     """Return the name that a variable of a function has in its source, from its mangled one."""
+    if name.startswith("_ZN"):
+        return _last_of(name[3:]) or name
     found = _LOCAL_NAME.search(name)
     return found[2][: int(found[1])] if name.startswith("_ZZ") and found else name
+
+
+def _last_of(nested: str) -> str:
+    """Return the last part of a name in namespaces: `smem` of `2ns4smemE`; empty where it is none, as of templates."""
+    last = ""
+    while found := _LENGTH.match(nested):
+        end = found.end() + int(found[0])
+        last, nested = nested[found.end() : end], nested[end:]
+    return last if nested == "E" else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from numpy.typing import NDArray
@@ -48,11 +49,13 @@ class Buffer:
         array: Its contents, contiguous, of any dtype; read and written in place.
         initialised: False: the kernel may not read an element before it has written it.
         output: True: every element must be written by the kernel.
+        name: What findings call it; empty: its place among the arguments.
     """
 
     array: NDArray[Any]
     initialised: bool = True
     output: bool = False
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,22 @@ class Finding:
     variable: str = ""
     remedy: str = ""
     warp: int | None = None
+
+    @property
+    def summary(self) -> str:
+        """What is wrong and where, one line; the line of the source comes first, where it is known."""
+        touched = f", {self.variable.partition(' of ')[0]}" if " of " in self.variable else ""
+        there = self.other.source if self.other is not None else None
+        against = f"; the {self.other.kind} is at {_in_short(there)}" if self.other and there else ""
+        return f"{self.kind} at {_placed(self.line, self.source)}: {self.detail}{touched}{against}"
+
+
+def _placed(line: int, source: SourceLocation | None) -> str:
+    return f"{_in_short(source)} (PTX line {line})" if source else f"PTX line {line}"
+
+
+def _in_short(source: SourceLocation) -> str:
+    return f"{PurePosixPath(source.file).name}:{source.line}"
 
 
 @dataclass(frozen=True, slots=True)

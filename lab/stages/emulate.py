@@ -235,7 +235,7 @@ def _of_sample(task: EmulationTask, sample: Sample, ptx: str) -> tuple[tuple[Emu
     if wrong := _unexcused(done[-1], task.excused):
         first = wrong[0]
         sizes = ", ".join(f"{name} = {size}" for name, size in sample.problem.items() if size != task.problem.get(name))
-        return (), f"with {sizes}, executed for its counts: {first.kind} at PTX line {first.line}: {first.detail}"
+        return (), f"with {sizes}, executed for its counts: {first.summary}"
     return _steps(larger, done), ""
 
 
@@ -560,8 +560,8 @@ class _Memory:
         if name in self._workspace:
             initialised = name not in self._untouched
             self._untouched.discard(name)
-            return Buffer(self._workspace[name], initialised=initialised)
-        return self.outputs.get(name, self._inputs.arrays[name])
+            return Buffer(self._workspace[name], initialised=initialised, name=name)
+        return Buffer(self.outputs.get(name, self._inputs.arrays[name]), name=name)
 
     def _tensor_map(self, name: str) -> TensorMapArgument:
         found = find(self._tensor_maps, name)

@@ -250,7 +250,7 @@ class EmulationRecord:
         if self.findings:
             first = self.findings[0]
             more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
-            return f"emulator: {first.kind} at PTX line {first.line}: {first.detail}{more}"
+            return f"emulator: {first.summary}{more}"
         if self.verification is not None and not self.verification.passed:
             return f"emulator: {self.verification.worst}"
         return ""

@@ -54,7 +54,14 @@ def test_faults_without_an_instruction_are_told_apart_by_their_detail():
 
 @pytest.mark.parametrize(
     ("name", "short"),
-    [("_ZZ1kPjE4tile", "tile"), ("_ZZ11test_kernelPiS_iE7s_carry", "s_carry"), ("_ZZ1kE1s__1", "s"), ("tile", "tile")],
+    [
+        ("_ZZ1kPjE4tile", "tile"),
+        ("_ZZ11test_kernelPiS_iE7s_carry", "s_carry"),
+        ("_ZZ1kE1s__1", "s"),
+        ("tile", "tile"),
+        ("_ZN2ns4smemE", "smem"),
+        ("_ZN2ns4smemILi3EEE", "_ZN2ns4smemILi3EEE"),
+    ],
 )
 def test_names_of_variables_as_in_the_source(name, short):
     assert source_name(name) == short

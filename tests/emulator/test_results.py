@@ -1,8 +1,11 @@
 """Arithmetic of counts."""
 
+from dataclasses import replace
+
 import pytest
 
-from lab.emulator.results import Emulation, ExecutedCounts, Finding, LineCount, MemoryCount
+from lab.emulator.results import Access, Emulation, ExecutedCounts, Finding, LineCount, MemoryCount
+from lab.isa.model import SourceLocation
 
 
 def test_memory_counts_add_up():
@@ -36,3 +39,14 @@ def test_an_emulation_with_a_finding_is_not_clean():
     finding = Finding("trap", 1, "trap", None, None, None, None, "trap was executed")
     assert Emulation("k", None, (), (), (), 1).clean
     assert not Emulation("k", None, (), (), (finding,), 1).clean
+
+
+def test_the_summary_of_a_finding_names_the_line_of_the_source_the_element_and_the_other_side():
+    bare = Finding("trap", 7, "trap", None, None, None, None, "trap was executed")
+    assert bare.summary == "trap at PTX line 7: trap was executed"
+    here, there = SourceLocation("/k.cu", 12), SourceLocation("k.cu", 9)
+    race = Finding("shared-race", 40, "ld.shared", here, None, None, 8, "a read and a write")
+    assert race.summary == "shared-race at k.cu:12 (PTX line 40): a read and a write"
+    other = Access("write", 31, (1, 0, 0), there)
+    told = replace(race, variable="tile[2] of tile[64], elements of 4 bytes", other=other)
+    assert told.summary == f"{race.summary}, tile[2]; the write is at k.cu:9"

@@ -92,6 +92,7 @@ def test_a_fault_ends_the_sequence(task):
     overrun = PTX.replace("setp.ge.u32 %p1, %r2, %r1;", "setp.ge.u32 %p1, %r2, 32;")
     record = emulate(beyond, overrun)
     assert record.findings
+    assert " of A (" in record.fault  # as the experiment calls it, not by its place or by PTX's name of it
     assert record.launches[1].executed is None
 
 
