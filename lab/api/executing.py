@@ -31,6 +31,7 @@ from lab.stages.record import built
 from lab.store.model import EmulationRecord
 from lab.templates.instance import Instance
 from lab.templates.plain.macros import with_macros
+from lab.templates.plain.template import device_unit
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.includes import gather
 from lab.toolchain.select import build, toolchain
@@ -135,9 +136,12 @@ def execute_source(file: str | Path, arguments: Sequence[Any] | Mapping[str, Any
     found = read_kernels(text)
     chosen = _chosen(found, how.kernel, title)
     source, included = gather(with_macros(text, how.macros, title) if how.macros else text, (title.parent,))
+    compiler = toolchain("auto")
+    if compiler.name == "nvrtc":  # which refuses host code
+        source, included = device_unit(source, included)
     name = how.kernel or chosen.qualified_name
     request = CompileRequest(source, title.name, how.arch, tuple(how.options), tuple(included.items()), (name,))
-    made = build(toolchain("auto"), request).build
+    made = build(compiler, request).build
     values = _values(arguments, chosen, how.seed, title)
     symbol = made.symbols.get(name, name)
     return launch(

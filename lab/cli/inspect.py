@@ -28,7 +28,7 @@ from lab.isa.mix import KernelMix, module_mix, to_json
 from lab.isa.model import Isa, Module
 from lab.isa.ptx.module import read_ptx
 from lab.isa.sass.module import read_sass
-from lab.templates.plain.device import device_part, holds_kernel
+from lab.templates.plain.template import device_unit
 from lab.toolchain.base import CompileRequest, Disassembly, Toolchain
 from lab.toolchain.disassembly.nvdisasm import disassemble
 from lab.toolchain.includes import gather
@@ -108,10 +108,7 @@ def inspect_file(file: Path, *, arch: str = DEFAULT_ARCH, toolchain_name: str = 
     source, included = gather(text, (file.parent,))
     tool = toolchain(toolchain_name)
     if tool.name == "nvrtc":  # which refuses host code
-        texts = [source, *included.values()]
-        if holds_kernel(texts):
-            included = {name: device_part(one, texts) for name, one in included.items()}
-            source = device_part(source, texts)
+        source, included = device_unit(source, included)
     request = CompileRequest(source, file.name, arch, included=tuple(included.items()))
     return _compile(str(file), tool, request)
 

@@ -70,6 +70,18 @@ def test_what_does_not_fit_is_an_error(arguments, kernel, message):
         lab.emulate(SOURCE, arguments, kernel=kernel, macros={"FACTOR": 1})
 
 
+def test_a_program_around_a_kernel_is_left_out_and_what_nvcc_includes_is_there(tmp_path):
+    program = """#include <cstdio>
+__global__ void told(uint n) { if (threadIdx.x < n) printf("thread %u of %d\\n", threadIdx.x, INT_MAX); }
+int main() { told<<<1, 4>>>(2); cudaDeviceSynchronize(); }
+"""
+    (tmp_path / "told.cu").write_text(program)
+    done = lab.emulate(tmp_path / "told.cu", ["u32=2"], block=4)
+    assert done.clean
+    assert done.printed == "".join(f"thread {i} of 2147483647\n" for i in range(2))
+    assert lab.inspect(tmp_path / "told.cu").listings
+
+
 def test_an_experiment_is_executed_and_compared(tmp_path):
     done = lab.emulate(EXPERIMENT)
     assert done.verification.passed

@@ -98,10 +98,24 @@ class PlainTemplate(Template):
         text, included = self._gathered
         if self.name.endswith(".ptx"):
             return text, included
-        if not holds_kernel([text, *included.values()]):
-            return text, dict(included)
-        parts = {name: device_part(one, [text, *included.values()]) for name, one in included.items()}
-        return device_part(text, included.values()), parts
+        return _device_parts(text, included)
+
+
+def device_unit(text: str, included: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return a source and the files that it includes as a compiler of device code alone takes them.
+
+    What only the host can use is blanked, and headers that nvcc brings are named in front; lines keep their numbers.
+    """
+    text, parts = _device_parts(text, included)
+    implied = implied_headers([text, *parts.values()])
+    return (f"{implied}#line 1\n{text}" if implied else text), parts
+
+
+def _device_parts(text: str, included: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    every = [text, *included.values()]
+    if not holds_kernel(every):
+        return text, dict(included)
+    return device_part(text, included.values()), {name: device_part(one, every) for name, one in included.items()}
 
 
 def implied_headers(texts: Iterable[str]) -> str:
