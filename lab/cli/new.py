@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from lab.base import yamlfile
@@ -25,12 +26,13 @@ def new(source: Path, output: Path | None = None, kernel: str | None = None, *, 
         The file that was written.
 
     Raises:
-        UserError: The source cannot be read or has no such kernel, or the file exists.
+        UserError: The source cannot be read or has no such kernel, the kernel has no result, or the file exists.
     """
     if source.suffix not in (".cu", ".cuh"):
         raise UserError("this is no CUDA source", at=Location(source), found=source.suffix, accepted=".cu")
     text = yamlfile.read_text(source)
     chosen = choose(read_kernels(text), kernel, source)
+    check_result(chosen, source)
     target = output or source.with_suffix(".yaml")
     if target.exists() and not force:
         raise UserError("the file exists already", at=Location(target), accepted="another --output, or --force")
@@ -44,6 +46,29 @@ def new(source: Path, output: Path | None = None, kernel: str | None = None, *, 
     except OSError as error:
         raise UserError(f"the file cannot be written: {error.strerror}", at=Location(target)) from error
     return target
+
+
+def check_result(kernel: SourceKernel, source: Path) -> None:
+    """Check that a kernel takes something that it could write: an array, a tensor map, a type that nobody knows here.
+
+    Raises:
+        UserError: All its parameters are numbers, as those of a kernel that only prints.
+    """
+    if any(one.is_pointer or one.dtype is None for one in kernel.parameters):
+        return
+    words = "".join(f" {re.sub('[a-z]+', _initial, one.dtype or '')}=1" for one in kernel.parameters)
+    raise UserError(
+        f"the kernel {kernel.qualified_name} takes no array, so that it has no result to check",
+        at=Location(source, kernel.line),
+        key="arguments",
+        accepted="a parameter that points to the result; to execute the kernel as it is and see what it prints: "
+        f"lab emulate {source.name} --grid 1 --block 32{words}",
+    )
+
+
+def _initial(word: re.Match[str]) -> str:
+    """Return how `lab emulate` begins the name of a type: `i` of `int32`."""
+    return word[0][:1]
 
 
 def choose(kernels: tuple[SourceKernel, ...], name: str | None, source: Path) -> SourceKernel:

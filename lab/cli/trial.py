@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.base import yamlfile
 from lab.base.errors import Location, UserError, did_you_mean
-from lab.cli.new import choose
+from lab.cli.new import check_result, choose
 from lab.isa.cuda.kernels import read_kernels
 from lab.templates.plain.draft import draft
 
@@ -47,6 +47,7 @@ def experiment_of(source: Path, asked: Asked) -> dict[str, Any]:
         raise UserError("this is no CUDA source", at=Location(source), found=source.suffix, accepted=".cu")
     text = yamlfile.read_text(source)
     chosen = choose(read_kernels(text), asked.kernel, source)
+    check_result(chosen, source)
     made: dict[str, Any] = yamlfile.parse(draft(text, source.name, chosen), source.with_suffix(".yaml")).data
     made["source"] = str(source.resolve())
     made.pop("question", None)

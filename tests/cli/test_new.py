@@ -55,6 +55,17 @@ def test_one_of_several_kernels(source):
     assert "kernel: forces\n" in new(path, kernel="forces").read_text()
 
 
+def test_a_kernel_that_only_prints_has_no_result_and_the_error_says_what_shows_what_it_prints(tmp_path):
+    (tmp_path / "told.cu").write_text('\n__global__ void told(int n, float x) { printf("%d", n); }\n')
+    with pytest.raises(UserError, match="told takes no array") as caught:
+        new(tmp_path / "told.cu")
+    assert caught.value.at.line == 2
+    assert caught.value.accepted.endswith("lab emulate told.cu --grid 1 --block 32 i32=1 f32=1")
+    for written in ("float *x", "const __grid_constant__ CUtensorMap x", "Params x"):
+        (tmp_path / "stored.cu").write_text(f"__global__ void stored(int n, {written}) {{ }}")
+        assert new(tmp_path / "stored.cu", force=True)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [

@@ -207,7 +207,10 @@ def parse_all(
         except UserError as error:
             mistakes.append(error.placed(at(*place), error.key))
     if writes and not mistakes and not any(argument.is_written for argument in made.values()):
-        accepted = "out or inout in front of the type of at least one array"
+        accepted = (
+            "out or inout in front of the type of at least one array; a kernel that only prints has no result to check "
+            "or to time against, so let it store one, or execute it and see what it prints: lab emulate KERNEL.cu"
+        )
         mistakes.append(UserError("the kernel writes no argument", at=at(), key="arguments", accepted=accepted))
     return tuple(made.values()), tuple(mistakes)
 
