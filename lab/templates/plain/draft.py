@@ -7,18 +7,21 @@ an output are guesses from names and from the body; each line that holds a guess
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from lab.isa.cuda.kernels import SourceKernel, SourceParameter, TemplateParameter
 from lab.isa.cuda.names import ExpectedMacro, expected_macros
 from lab.isa.cuda.structures import parts_of, read_structures
+from lab.templates.plain.clusters import launched_cluster
 
 _INTEGERS = ("int32", "uint32", "int64", "uint64")
 _LARGE, _LARGE_EMULATED = "10_000_000", "10_000"  # one size: elements of a vector
 _SIDE, _SIDE_EMULATED = "4096", "128"  # several: sides of a matrix
 _THREADS = "[64, 128, 256, 512, 1024]"
+_MOST_SWEPT = 3
+"""Parameters of a template with defaults of which other values are tried. Sides of many tiles only fit together."""
 _TODO = "# TODO: "
 
 
@@ -44,6 +47,7 @@ class _Facts:
     parameters: Mapping[str, str]  # the experiment's parameters: their values
     sizes: tuple[str, ...]  # names of the problem's fields
     members: Mapping[str, tuple[SourceParameter, ...]]  # of parameters that are structures, with names of their own
+    cluster: tuple[str, ...]  # its sides, where the host asks for clusters
 
 
 def draft(text: str, file: str, kernel: SourceKernel) -> str:
@@ -78,9 +82,10 @@ def _facts(text: str, kernel: SourceKernel) -> _Facts:
     parameters = {
         one.name: _values(one, is_type=one.name in in_types, kind=kinds.get(one.name, "int")) for one in macros
     }
+    defaults = [one for one in kernel.template or () if one.default and one.name not in types]
     for one in kernel.template or ():
         if one.name and one.name not in types and "..." not in one.kind:
-            parameters[one.name] = _values(ExpectedMacro(one.name, one.default, 0), is_type=False, kind=one.kind)
+            parameters[one.name] = _template_values(one, keep=len(defaults) > _MOST_SWEPT)
     members = _all_members(text, kernel)
     values = [one for one in (*kernel.parameters, *chain(*members.values())) if not one.is_pointer]
     integers = [one.name for one in values if one.dtype in _INTEGERS and one.name and one.lanes == 1]
@@ -88,7 +93,9 @@ def _facts(text: str, kernel: SourceKernel) -> _Facts:
     sizes = [name for name in integers if not re.search(other, name, re.IGNORECASE)]
     if not _block_names(parameters, kernel) and "blockDim" in body:
         parameters["threads"] = _THREADS
-    return _Facts(kernel, body, macros, types, parameters, tuple(sizes) or ("n",), members)
+    return _Facts(
+        kernel, body, macros, types, parameters, tuple(sizes) or ("n",), members, launched_cluster(text, kernel)
+    )
 
 
 def _all_members(text: str, kernel: SourceKernel) -> dict[str, tuple[SourceParameter, ...]]:
@@ -137,6 +144,14 @@ def _values(macro: ExpectedMacro, *, is_type: bool, kind: str = "int") -> str:
         if re.search(pattern, name):
             return values
     return f"[{macro.default}]" if macro.default else "[1]"
+
+
+def _template_values(parameter: TemplateParameter, *, keep: bool) -> str:
+    """Return values to begin with; to keep a default is to try nothing else, but for a flag."""
+    kind = re.sub(r"\bconst(?:expr)?\b", "", parameter.kind).strip()
+    if keep and kind != "bool" and re.fullmatch(r"-?\d+", parameter.default or ""):
+        return f"[{parameter.default}]"
+    return _values(ExpectedMacro(parameter.name, parameter.default, 0), is_type=False, kind=kind)
 
 
 def _kernel_line(facts: _Facts) -> _Line:
@@ -241,9 +256,8 @@ def _direction(parameter: SourceParameter, facts: _Facts) -> str:
 def _is_assigned(name: str, body: str) -> bool:
     """Return whether a body assigns to elements of an array, or passes it to something that stores."""
     word = re.escape(name) or r"(?!)"
-    return bool(
-        re.search(rf"\b{word}\s*\[[^;]*?\]\s*(?:\.\w+\s*)?=[^=]|\*\s*{word}\s*=[^=]|\bstore\w*\s*\(\s*{word}\b", body)
-    )
+    element = rf"\b{word}\s*\[[^;]*?\]\s*\)*\s*(?:\.\w+\s*)?=[^=]"
+    return bool(re.search(rf"{element}|\*\s*{word}\s*=[^=]|\bstore\w*\s*\(\s*{word}\b", body))
 
 
 def _parameters(facts: _Facts) -> list[_Line]:
@@ -277,20 +291,35 @@ def _geometry(facts: _Facts) -> list[_Line]:
     sides = sides or ["256"]
     sizes = facts.sizes
     if len(sides) == 1 or len(sizes) == 1:
-        grid = f"ceil_div({sizes[0] if len(sizes) == 1 else ' * '.join(sizes[:2])}, {sides[0]})"
+        [grid] = _blocks([sizes[0] if len(sizes) == 1 else " * ".join(sizes[:2])], sides, facts.cluster)
     else:
         rows_last = re.match(r"(width|w|nx|cols?|columns?|x)$", sizes[0], re.IGNORECASE)
         along_x = sizes[:2] if rows_last else tuple(reversed(sizes[:2]))
-        pairs = zip(along_x, sides, strict=False)
-        grid = "[" + ", ".join(f'"ceil_div({size}, {side})"' for size, side in pairs) + "]"
+        grid = "[" + ", ".join(f'"{one}"' for one in _blocks(along_x, sides, facts.cluster)) + "]"
     listed = f"[{', '.join(sides)}]"
     lines = [
         _Line(f"grid: {grid}", "the number of blocks"),
         _Line(f"block: {sides[0] if len(sides) == 1 else listed}", "" if is_known else "threads in a block"),
     ]
+    if facts.cluster:
+        named = {*facts.parameters, *facts.sizes}
+        foreign = [word for side in facts.cluster for word in re.findall(r"[A-Za-z_]\w*", side) if word not in named]
+        side = facts.cluster[0] if len(facts.cluster) == 1 else f"[{', '.join(facts.cluster)}]"
+        lines.append(_Line(f"cluster: {side}", f"a value for the host's {', '.join(foreign)}" if foreign else ""))
     if re.search(r"extern\s+__shared__", facts.body):
         lines.append(_Line("shared_bytes: 1024", "bytes of dynamic shared memory of a block"))
     return lines
+
+
+def _blocks(sizes: Sequence[str], sides: Sequence[str], cluster: Sequence[str]) -> list[str]:
+    """Return how many blocks cover sizes in each dimension, in whole clusters."""
+    counts = []
+    for at, (size, side) in enumerate(zip(sizes, sides, strict=False)):
+        blocks = cluster[at] if at < len(cluster) else "1"
+        counts.append(
+            f"ceil_div({size}, {side})" if blocks == "1" else f"ceil_div({size}, {blocks} * {side}) * {blocks}"
+        )
+    return counts
 
 
 def _reference(facts: _Facts) -> list[_Line]:

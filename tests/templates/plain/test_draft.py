@@ -62,6 +62,7 @@ def argument(signature: str, body: str = "") -> str:
         ("float *x, int n", "x[n] += 3;", "inout float32[n] zeros"),
         ("float *x, int n", "atomicAdd(&x[3], 1);", "inout float32[n] zeros"),
         ("float *x, float *y, int n", "y[n] = x[n];", "float32[n]"),
+        ("float *x, float *y, int n", "FLOAT4(y[n]) = FLOAT4(x[n]);", "float32[n]"),
         ("float *x, int n", "if (x[n] == 3) return;", "out float32[n]"),
         ("float4 *x, int n", "", "out float32[n, 4]"),
         ("double a", "", "float64 = 1"),
@@ -74,6 +75,27 @@ def argument(signature: str, body: str = "") -> str:
 )
 def test_arguments(signature, body, written):
     assert argument(signature, body) == written
+
+
+def test_many_defaults_of_a_template_are_its_values_and_flags_are_tried_both_ways():
+    few = "template <const int TILE_K = 16, int PAD = 8, const bool SWIZZLED = true{}>"
+    kernel = "\n__global__ void k(float *x, int n) { x[n] = TILE_K; }"
+    swept, _ = drafted(few.format("") + kernel)
+    assert swept["parameters"] == {"TILE_K": [8, 16, 32], "PAD": [0, 1], "SWIZZLED": [0, 1]}
+    kept, _ = drafted(few.format(", int WARPS = 4") + kernel)
+    assert kept["parameters"] == {"TILE_K": [16], "PAD": [8], "SWIZZLED": [0, 1], "WARPS": [4]}
+
+
+def test_the_clusters_that_the_host_asks_for_are_those_of_the_file():
+    host = "int main() { int size = 4; attribute[0].val.clusterDim.x = size; attribute[0].val.clusterDim.y = 1; }"
+    kernel = "__global__ void k(float *x, int n) { extern __shared__ float s[]; x[blockIdx.x * blockDim.x] = n; }"
+    value, made = drafted(f"{kernel}\n{host}")
+    assert value["cluster"] == 4
+    assert "cluster: 4\n" in made  # a fact of the host's code and no guess
+    assert value["grid"] == "ceil_div(n, 4 * threads) * 4"
+    assert "cluster" not in drafted(kernel)[0]
+    foreign = drafted(f"{kernel}\n{host.replace('int size = 4;', '')}")[1]
+    assert "cluster: size  # TODO: a value for the host's size\n" in foreign
 
 
 def test_a_tensor_map_describes_an_array_that_the_user_knows():
