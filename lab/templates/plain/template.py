@@ -9,7 +9,7 @@ from functools import cached_property
 
 from lab.base.expressions import Scalar
 from lab.isa.cuda.kernels import SourceKernel, base_name, read_kernels
-from lab.isa.cuda.names import declared_line, definitions, used_names
+from lab.isa.cuda.names import declared_line, definitions, template_line, used_names
 from lab.templates.front_matter import Template
 from lab.templates.plain.bound import BoundArgument
 from lab.templates.plain.device import device_part, holds_kernel
@@ -76,10 +76,12 @@ class PlainTemplate(Template):
             UserError: The source defines or declares the name of another parameter, or a file cannot be read.
         """
         text, included = self._device_part if device_only else self._gathered
+        if self.name.endswith(".ptx"):
+            return text, dict(included)
         macros = {
             name: value
             for name, value in parameters.items()
-            if name not in self.instantiated or declared_line(text, name) is None
+            if name not in self.instantiated or not _declare(name, text, included.values())
         }
         chosen = chosen_macros(text, macros, self.file) if macros else {}
         written = "".join(f"#define {name} {value}\n" for name, value in chosen.items())
@@ -99,6 +101,16 @@ class PlainTemplate(Template):
         if self.name.endswith(".ptx"):
             return text, included
         return _device_parts(text, included)
+
+
+def _declare(name: str, text: str, included: Iterable[str]) -> bool:
+    """Return whether a source, or a file that it includes, has a name for itself.
+
+    Of the source's own kernels, names of parameters are left to `chosen_macros`.
+    """
+    return declared_line(text, name) is not None or any(
+        line(one, name) is not None for one in included for line in (declared_line, template_line)
+    )
 
 
 def device_unit(text: str, included: Mapping[str, str]) -> tuple[str, dict[str, str]]:

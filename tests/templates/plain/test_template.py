@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,20 @@ def test_a_parameter_of_an_instantiation_is_no_macro_where_the_source_declares_t
     assert "#define rows 1" in template(instantiated=["rows"]).rendered({"rows": 1})
     with pytest.raises(UserError, match="tile"):
         template().rendered({"tile": 8})
+
+
+def test_a_parameter_of_a_template_in_a_header_is_no_macro(tmp_path):
+    kernel = "template <const int TILE> __global__ void first(float *c) { c[TILE] = rows; }\n"
+    (tmp_path / "first.cuh").write_text(kernel)
+    made = replace(template('#include "first.cuh"\n', instantiated=["TILE"]), roots=(tmp_path,))
+    text, included = made.unit({"TILE": 8, "rows": 2}, device_only=True)
+    assert "#define rows 2" in text
+    assert "TILE 8" not in text
+    assert "const int TILE>" in included["first.cuh"]
+
+
+def test_ptx_stays_as_it_is_whatever_the_launch_sweeps():
+    assert template(".version 8.0\n", "k.ptx").unit({"threads": 64}, device_only=True) == (".version 8.0\n", {})
 
 
 def test_without_parameters_a_source_stays_as_it_is():
