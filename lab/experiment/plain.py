@@ -74,8 +74,9 @@ def plain_kernel(reading: Reading) -> PlainKernel:
     name = base_name(raw.kernel) if raw.kernel else found[0].name if len(found) == 1 else Path(source).stem
     entries = _entries(reading, text, found, axes) if text is not None else {}
     declaration = reading.declared(name, axes, _own_types(reading, text or "", found, entries))
-    if is_ptx and axes:
-        reading.refuse("PTX takes no parameters", ("parameters",), found=list(axes), accepted="a .cu source for these")
+    if is_ptx and (macros := [name for name in axes if name not in _words_beside(reading)]):
+        accepted = "names that the launch mentions, in grid, block or shared_bytes; a .cu source for macros"
+        reading.refuse("PTX has no macros", ("parameters",), found=macros, accepted=accepted)
     _check_sizes(reading, known)
     if text is not None and not is_ptx:
         _check_used(reading, text, axes)
@@ -227,9 +228,7 @@ def _check_used(reading: Reading, text: str, axes: Mapping[str, tuple[Scalar, ..
     except UserError:  # reported where the source is prepared
         return
     used = frozenset[str]().union(*(used_names(one) for one in (text, *included.values())))
-    for key, value in reading.document.data.items():
-        if key not in ("question", "parameters", "baseline"):
-            used |= frozenset(re.findall(r"\w+", str(value)))
+    used |= _words_beside(reading)
     for name, values in axes.items():
         if len(values) > 1 and name not in used:
             known = [one.name for one in expected_macros(text)]
@@ -239,6 +238,14 @@ def _check_used(reading: Reading, text: str, axes: Mapping[str, tuple[Scalar, ..
                 accepted=f"a name that {reading.source} or a key beside it mentions",
                 suggestion=did_you_mean(name, known or used),
             )
+
+
+def _words_beside(reading: Reading) -> frozenset[str]:
+    """Return the words of the keys beside `parameters`: sizes and arguments are expressions over parameters."""
+    values = (
+        value for key, value in reading.document.data.items() if key not in ("question", "parameters", "baseline")
+    )
+    return frozenset(word for value in values for word in re.findall(r"\w+", str(value)))
 
 
 def _entries(

@@ -300,6 +300,15 @@ def clustered(folder, text=CLUSTERED_FILE, source=CLUSTERED):
     return run(folder / "k.yaml", RunOptions(output=folder / "out", measure=False)).records
 
 
+def test_what_is_swept_beside_ptx_is_the_launch(read, tmp_path):
+    (tmp_path / "add.ptx").write_text(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry add() { ret; }\n")
+    of_ptx = GOOD.replace("add.cu", "add.ptx\nkernel: add")
+    points = expand(read(of_ptx)).points
+    assert [point.instance.launches.steps[0].block for point in points] == [(64, 1, 1), (128, 1, 1)]
+    assert points[0].instance.source == points[1].instance.source
+    refused(read, of_ptx.replace("{block_size:", "{WIDTH: 4, block_size:"), "PTX has no macros", "WIDTH", "grid, block")
+
+
 def test_a_launch_asks_for_clusters(tmp_path):
     two, four = clustered(tmp_path)
     assert [one.launch.cluster for one in (two, four)] == [(2, 1, 1), (4, 1, 1)]
