@@ -266,16 +266,25 @@ _HALVED_EVERY: Final = 8
 def _halved(context: FlowContext, variant: InspectedVariant, given: Problem) -> tuple[HalvedSize, ...]:
     """The emulated problem with one size halved, for each size in which it is smaller than the problem itself.
 
-    They are only for kernels that declare no operations: for the others the operations say how their work grows.
+    Behind each stands the problem with this size doubled, for kernels that do not bear the half: a tile of 128 rows
+    covers no 64. They are only for kernels that declare no operations: for the others the operations say how their
+    work grows.
     """
     computed = context.experiment.operator
     if not isinstance(computed, Declared) or computed.merit is Merit.TFLOPS or variant.planned.position % _HALVED_EVERY:
         return ()
-    found = []
-    for name, (size, _) in smaller_sizes(given, variant.planned.point.problem.values).items():
-        if size > 1 and (small := _resized(context, variant, given, {name: size // 2})) is not None:
-            found.append(HalvedSize(name, size / (size // 2), *small))
-    return tuple(found)
+    sizes = smaller_sizes(given, variant.planned.point.problem.values)
+    others = [
+        (name, size, other)
+        for name, (size, real) in sizes.items()
+        for other in (size // 2, 2 * size)
+        if 1 <= other <= real
+    ]
+    return tuple(
+        HalvedSize(name, size / other, *made)
+        for name, size, other in others
+        if (made := _resized(context, variant, given, {name: other})) is not None
+    )
 
 
 _SAMPLES: Final = (1, 2, 4)

@@ -70,7 +70,8 @@ class HalvedSize:
 
     Attributes:
         name: The size.
-        ratio: The emulated size over the halved one, more than 1.
+        ratio: The emulated size over the halved one; less than 1 where it is doubled, which is executed in case that
+            the kernel does not bear the half.
         launches: Launches of the halved problem.
         problem: It, complete.
     """
@@ -257,7 +258,9 @@ _QUICK = 20_000_000
 def _growth(
     task: EmulationTask, ptx: str, steps: Sequence[EmulatedStep]
 ) -> tuple[Mapping[str, float], Mapping[str, float]]:
-    """Return the power with which what is executed grows with each halved size; sizes that cannot be halved are absent.
+    """Return the power with which what is executed grows with each halved size.
+
+    Sizes of which neither the half nor the double can be executed are absent.
 
     Two sizes tell it where loops run as often as the size or its square says. What each block does once would hide
     that in a small problem, so that what is executed in loops is compared, where both sizes execute loops.
@@ -268,6 +271,8 @@ def _growth(
     whole: dict[str, float] = {}
     of_block: dict[str, float] = {}
     for half in task.halved:
+        if half.name in whole:
+            continue
         smaller = replace(task, launches=half.launches, problem=half.problem, halved=(), samples=())
         with contextlib.suppress(LabError):  # a kernel need not bear every size
             computed = operator(task.operator)

@@ -129,8 +129,9 @@ def test_each_size_that_the_cpu_has_smaller_is_halved_for_every_eighth_variant(c
     )
     own = replace(context, experiment=load(tmp_path / "k.yaml"))
     first, second = plan(own.experiment, expand(own.experiment).points, [cast("Toolchain", Compiler())], ["sm_90"])
-    (half,) = flow.emulation_task(own, replace(variant, planned=first)).halved
+    half, *doubled = flow.emulation_task(own, replace(variant, planned=first)).halved
     assert (half.name, half.ratio, half.problem["n"], half.problem["rows"]) == ("n", 2.0, 20, 1)
+    assert [(one.name, one.ratio, one.problem[one.name]) for one in doubled] == [("n", 0.5, 80), ("rows", 0.5, 2)]
     assert half.launches.steps[0].grid == (1, 1, 1)
     assert flow.emulation_task(own, replace(variant, planned=second)).halved == ()
     least, middle, largest = flow.emulation_task(own, replace(variant, planned=first)).samples
@@ -140,7 +141,7 @@ def test_each_size_that_the_cpu_has_smaller_is_halved_for_every_eighth_variant(c
         (64, 1),
     ]
     assert (largest.ratio, largest.launches.steps[0].grid) == (256 / 40 * 3, (8, 1, 1))
-    assert [half.problem["n"] for half in largest.halved] == [128, 256]
+    assert [half.problem["n"] for half in largest.halved] == [128, 512, 256, 256]
     assert not flow.emulation_task(own, replace(variant, planned=second)).samples[-1].halved
 
 

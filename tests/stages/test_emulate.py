@@ -298,6 +298,11 @@ $done:
     assert two.growth == {"m": pytest.approx(power)}
     assert two.growth_of_block == {"m": pytest.approx(power - 1)}
     assert emulate(replace(task, halved=(missing,)), ptx).growth == {}
+    doubled = HalvedSize("m", 0.5, task.launches, {"m": 64})
+    unborne = replace(missing, name="m")  # a kernel need not bear the half of a size
+    twice = math.log2((64 * (3 * 64 + 7 - 1) - 1) / (32 * (3 * 32 + 7 - 1) - 1))
+    assert emulate(replace(task, halved=(unborne, doubled)), ptx).growth == {"m": pytest.approx(twice)}
+    assert emulate(replace(task, halved=(half, doubled)), ptx).growth == done.growth
     assert emulate(task, ptx).growth == {}
 
 
