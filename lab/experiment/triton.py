@@ -249,7 +249,10 @@ def _check_parameters(reading: Reading, function: TritonFunction, axes: Axes) ->
     for name, one in function.constexprs.items():
         if name not in axes and not one.has_default:
             message = f"the constexpr {name} of {function.name} has no value"
-            reading.refuse(message, ("parameters", name), accepted=f"a value or a list of values for {name}")
+            accepted = f"a value or a list of values for {name}"
+            if name in reading.fields:
+                accepted += ", in place of the problem's: what the CPU executes is the same machine code"
+            reading.refuse(message, ("parameters", name), accepted=accepted)
         elif name not in axes and one.default is None and not one.is_none:
             message = f"the default of the constexpr {name} of {function.name} is no literal"
             reading.refuse(message, ("parameters", name), accepted=f"a value or a list of values for {name}")

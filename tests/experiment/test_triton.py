@@ -169,6 +169,13 @@ def test_mistakes(read, old, new, parts):
         assert part in str(caught.value)
 
 
+def test_a_constexpr_is_no_field_of_the_problem_since_both_sizes_run_one_machine_code(read):
+    text = GOOD.replace("parameters: {BLOCK: [512, 1024]}\n", "").replace("1_000_000}", "1_000_000, BLOCK: 512}")
+    with pytest.raises(UserError, match="BLOCK of scale has no value") as caught:
+        read(text)
+    assert "in place of the problem's" in str(caught.value)
+
+
 def test_a_config_that_lacks_a_constexpr(read):
     text = GOOD.replace("parameters: {BLOCK: [512, 1024]}\n", "").replace(
         "{num_warps: [4, 8]}", "[{BLOCK: 64}, {num_warps: 8}]"
