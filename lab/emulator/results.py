@@ -160,8 +160,8 @@ class Finding:
     def summary(self) -> str:
         """What is wrong and where, one line; the line of the source comes first, where it is known."""
         touched = f", {self.variable.partition(' of ')[0]}" if " of " in self.variable else ""
-        there = self.other.source if self.other is not None else None
-        against = f"; the {self.other.kind} is at {_in_short(there)}" if self.other and there else ""
+        other = self.other if self.other is not None and self.other.line != self.line else None
+        against = f"; the {other.kind} is at {_in_short(other.source)}" if other and other.source else ""
         return f"{self.kind} at {_placed(self.line, self.source)}: {self.detail}{touched}{against}"
 
 

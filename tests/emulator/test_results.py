@@ -50,3 +50,4 @@ def test_the_summary_of_a_finding_names_the_line_of_the_source_the_element_and_t
     other = Access("write", 31, (1, 0, 0), there)
     told = replace(race, variable="tile[2] of tile[64], elements of 4 bytes", other=other)
     assert told.summary == f"{race.summary}, tile[2]; the write is at k.cu:9"
+    assert replace(race, other=replace(other, line=40)).summary == race.summary  # the same instruction is said already
