@@ -169,6 +169,7 @@ def _answer(python: Path, source: TritonSource, arch: str, folder: Path, command
         raise CompileError(f"Triton's process ended with code {run.returncode}", log, command)
     found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
     if "error" in found:
-        message = f"{source.file}: {found['error']}".replace(f"{folder}/", "")
+        line = f"({found['line']})" if found.get("line") else ""
+        message = f"{source.file}{line}: {found['error']}".replace(f"{folder}/", "")
         raise CompileError(message, log + found["log"].replace(f"{folder}/", ""), command)
     return found, log

@@ -28,9 +28,28 @@ def main(question: Path, answer: Path) -> None:
     except BaseException as error:  # noqa: BLE001 - the user's file may raise anything, and exit
         # Triton's errors begin with a place and end with the reason; the lines between show the source
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        text = " ".join(dict.fromkeys([*lines[:1], *lines[-1:]]))
-        found = {"error": f"{type(error).__name__}: {text}".strip(": "), "log": traceback.format_exc()}
+        line = line_of(error, Path(asked.get("file", "")))
+        text = " ".join(dict.fromkeys([*lines[:1], *lines[-1:]] if not line else lines[-1:]))
+        found = {"error": f"{type(error).__name__}: {text}".strip(": "), "log": traceback.format_exc(), "line": line}
     answer.write_text(json.dumps(found), encoding="utf-8")
+
+
+def line_of(error: BaseException, file: Path) -> int:
+    """Return the line of the user's file that one of Triton's errors is about; 0 where it is about none.
+
+    Triton counts lines from the function's `def`. An error within a function that is called is the cause of another
+    one at the call, and says more.
+    """
+    found = 0
+    whole: BaseException | None = error
+    while whole is not None:
+        source, line = getattr(whole, "src", None), getattr(getattr(whole, "node", None), "lineno", None)
+        if isinstance(source, str) and isinstance(line, int) and file.is_file():
+            text = file.read_text(encoding="utf-8", errors="replace").replace("\r\n", "\n")
+            start = text.find(source.strip())
+            found = text.count("\n", 0, start) + line if start >= 0 else found
+        whole = whole.__cause__
+    return found
 
 
 def compiled(asked: dict[str, Any]) -> dict[str, Any]:

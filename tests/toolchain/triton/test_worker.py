@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -35,6 +36,35 @@ def test_an_error_has_its_place_and_its_reason(tmp_path, monkeypatch):
     (tmp_path / "q").write_text("{}")
     worker.main(tmp_path / "q", tmp_path / "a")
     assert json.loads((tmp_path / "a").read_text())["error"] == "ValueError: at 5:13: no such name"
+
+
+class CompilationError(Exception):
+    """As Triton's: the text of a function from its `def`, and a node with a line of it."""
+
+    def __init__(self, src, lineno):
+        super().__init__(f"at {lineno}:4:\ncode\n^\nno such name")
+        self.src, self.node = src, SimpleNamespace(lineno=lineno)
+
+
+def test_an_error_of_triton_has_its_line_of_the_file_the_one_of_a_called_function_first(tmp_path, monkeypatch):
+    inner, outer = "def inner(x):\n    return y\n", "def outer(x):\n    z = 1\n    inner(x)\n"
+    file = tmp_path / "k.py"
+    file.write_text(f"import triton\n\n@triton.jit\n{inner}\n@triton.jit\n{outer}")
+
+    def fails(asked):
+        if asked["called"]:
+            raise CompilationError(outer, 3) from CompilationError(inner, 2)
+        raise CompilationError(outer if asked["known"] else "def other(): pass", 3)
+
+    def answer(*, called=False, known=True):
+        (tmp_path / "q").write_text(json.dumps({"file": str(file), "called": called, "known": known}))
+        monkeypatch.setattr(worker, "compiled", fails)
+        worker.main(tmp_path / "q", tmp_path / "a")
+        return json.loads((tmp_path / "a").read_text())
+
+    assert (answer()["line"], answer()["error"]) == (10, "CompilationError: no such name")
+    assert answer(called=True)["line"] == 5
+    assert (answer(known=False)["line"], answer(known=False)["error"]) == (0, "CompilationError: at 3:4: no such name")
 
 
 def test_arguments_are_compared():
