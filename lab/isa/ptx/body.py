@@ -15,22 +15,22 @@ _STATEMENT = re.compile(
         ([{{}}])                                                          # 1: a scope begins or ends
       | ({IDENTIFIER})\s*+:(?!:)                                          # 2: label
       | \.([A-Za-z_]\w*+)                                                 # 3: directive
-      | (?:@\s*+(!?)\s*+({IDENTIFIER})\s++)?+                             # 4, 5: guard
-        ([a-z]\w*+(?:\s*+\.[\w:]++)*+)\s*+([^;]*+);                       # 6, 7: opcode, operands
+      | (?>(?:@\s*+(!?)\s*+({IDENTIFIER})\s++)?)                             # 4, 5: guard
+        ([a-z]\w*+(?>(?:\s*+\.[\w:]++)*))\s*+([^;]*+);                       # 6, 7: opcode, operands
     )""",
     re.ASCII | re.VERBOSE,
 )
 _BRACE, _LABEL, _DIRECTIVE, _INSTRUCTION = 1, 2, 3, 7
 
 _LOC = re.compile(
-    r"\s*+(\d{1,9})\s++(\d{1,9})(?:\s++(\d++))?+"
-    rf"(?:\s*+,\s*+function_name\s++{IDENTIFIER}(?:\s*+\+\s*+\d++)?+"
-    r"\s*+,\s*+inlined_at\s++(\d{1,9})\s++(\d{1,9})\s++(\d++))?+",
+    r"\s*+(\d{1,9})\s++(\d{1,9})(?>(?:\s++(\d++))?)"
+    rf"(?>(?:\s*+,\s*+function_name\s++{IDENTIFIER}(?>(?:\s*+\+\s*+\d++)?)"
+    r"\s*+,\s*+inlined_at\s++(\d{1,9})\s++(\d{1,9})\s++(\d++))?)",
     re.ASCII,
 )
 _MOST_CALLERS = 100  # a chain of calls that names itself must end
-_PRAGMA = re.compile(r'\s*+"[^"]*+"(?:\s*+,\s*+"[^"]*+")*+\s*+;', re.ASCII)
-_NAME_LIST = re.compile(rf"\s*+({IDENTIFIER}(?:\s*+,\s*+{IDENTIFIER})*+)\s*+;", re.ASCII)
+_PRAGMA = re.compile(r'\s*+"[^"]*+"(?>(?:\s*+,\s*+"[^"]*+")*)\s*+;', re.ASCII)
+_NAME_LIST = re.compile(rf"\s*+({IDENTIFIER}(?>(?:\s*+,\s*+{IDENTIFIER})*))\s*+;", re.ASCII)
 _PROTOTYPE = re.compile(r"[^;{}]*+;", re.ASCII)
 _WORD = re.compile(rf"(?<![\w$%.]){IDENTIFIER}", re.ASCII)
 _NUMBERED = re.compile(r"(.*?)(0|[1-9]\d*)\Z", re.ASCII)

@@ -217,8 +217,8 @@ _NAME = re.compile(rf"({IDENTIFIER})(?:\.([xyzwrgba]))?\Z", re.ASCII)
 _FLOAT_BITS = re.compile(r"(-?)0(?:[fF]([0-9a-fA-F]{8})|[dD]([0-9a-fA-F]{16}))\Z", re.ASCII)
 _DECIMAL = re.compile(r"-?(?:\d{1,400}\.\d{0,400}(?:[eE][+-]?\d{1,5})?|\d{1,400}[eE][+-]?\d{1,5})\Z", re.ASCII)
 _WITH_OFFSET = re.compile(
-    rf"(?P<base>{IDENTIFIER}(?:\.[xyzwrgba])?+|generic\s*+\(\s*+{IDENTIFIER}\s*+\)|0[xX][0-9a-fA-F]++\s*+\(\s*+{IDENTIFIER}\s*+\))"
-    r"\s*+(?:(?P<sign>[+-])\s*+(?P<offset>.++))?+\Z",
+    rf"(?P<base>{IDENTIFIER}(?>(?:\.[xyzwrgba])?)|generic\s*+\(\s*+{IDENTIFIER}\s*+\)|0[xX][0-9a-fA-F]++\s*+\(\s*+{IDENTIFIER}\s*+\))"
+    r"\s*+(?>(?:(?P<sign>[+-])\s*+(?P<offset>.++))?)\Z",
     re.ASCII,
 )
 _CALLED = re.compile(rf"(generic|0[xX][0-9a-fA-F]{{1,16}})\s*+\(\s*+({IDENTIFIER})\s*+\)\Z", re.ASCII)

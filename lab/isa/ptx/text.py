@@ -1,7 +1,7 @@
 """PTX text without comments: lines of positions, a cursor, and operand lists.
 
-Repetitions in patterns are possessive (``*+``) where they could otherwise be retried, so that no input, however broken,
-takes more than linear time per statement.
+Repetitions in patterns are possessive (``*+``), or their groups atomic, where they could otherwise be retried, so that no
+input, however broken, takes more than linear time per statement.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lab.isa.ptx.constants import integer
 IDENTIFIER = r"(?:[A-Za-z][\w$]*+|[_$%][\w$]++)"
 """Source: PTX ISA, "Identifiers". The sink `_` is an operand, not an identifier."""
 
-_COMMENT = re.compile(r'//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/|"[^"\n]*+"|/\*|"')
+_COMMENT = re.compile(r'//[^\n]*+|/\*(?>(?:[^*]|\*(?!/))*)\*/|"[^"\n]*+"|/\*|"')
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -115,17 +115,19 @@ class Cursor:
 
 # An operand is a constant expression over names and numbers, or an address, a vector, or a parameter list of them.
 # The expression must be complete: two names in a row mean that a semicolon is missing.
-_ATOM = rf"(?:{IDENTIFIER}(?:\.\w++)*+|\d(?:[eE][+-]\d|[\w.])*+|_|\([^()\[\]{{}},;]*+\))"
-_UNARY = r"(?:[-+!~]\s*+)*+"
+_ATOM = rf"(?:{IDENTIFIER}(?>(?:\.\w++)*)|\d(?>(?:[eE][+-]\d|[\w.])*)|_|\([^()\[\]{{}},;]*+\))"
+_UNARY = r"(?>(?:[-+!~]\s*+)*)"
 _OPERATOR = r"(?:<<|>>|[=!<>]=|&&|\|\||%(?=[\s\d(])|[-+*/&|^<>?:])"
-_EXPRESSION = rf"{_UNARY}{_ATOM}(?:\s*+{_OPERATOR}\s*+{_UNARY}{_ATOM})*+"
-_ADDRESS = rf"\[\s*+{_EXPRESSION}\s*+(?:,\s*+(?:{_EXPRESSION}|\{{[^{{}}\[\]]*+\}})\s*+)*+\]"
+_EXPRESSION = rf"{_UNARY}{_ATOM}(?>(?:\s*+{_OPERATOR}\s*+{_UNARY}{_ATOM})*)"
+_ADDRESS = rf"\[\s*+{_EXPRESSION}\s*+(?>(?:,\s*+(?:{_EXPRESSION}|\{{[^{{}}\[\]]*+\}})\s*+)*)\]"
 _ITEM = rf"(?:{_EXPRESSION}|{_ADDRESS})"
-_ITEMS = rf"(?:{_ITEM}\s*+(?:,\s*+{_ITEM}\s*+)*+)?+"
+_ITEMS = rf"(?>(?:{_ITEM}\s*+(?>(?:,\s*+{_ITEM}\s*+)*))?)"
 _OPERAND = re.compile(
-    rf"(?:{_EXPRESSION}(?:\s*+\[[^\[\]{{}};]*+\])?+|{_ADDRESS}|\{{\s*+{_ITEMS}\}}|\(\s*+{_ITEMS}\))", re.ASCII
+    rf"(?:{_EXPRESSION}(?>(?:\s*+\[[^\[\]{{}};]*+\])?)|{_ADDRESS}|\{{\s*+{_ITEMS}\}}|\(\s*+{_ITEMS}\))", re.ASCII
 )
-_PIECE = re.compile(r"\s*+((?:\{[^{}]*+\}|\[(?:[^\[\]{}]|\{[^{}]*+\})*+\]|\([^()]*+\)|[^,{}\[\]()])++)(,|\Z)", re.ASCII)
+_PIECE = re.compile(
+    r"\s*+((?>(?:\{[^{}]*+\}|\[(?>(?:[^\[\]{}]|\{[^{}]*+\})*)\]|\([^()]*+\)|[^,{}\[\]()])+))(,|\Z)", re.ASCII
+)
 
 
 class OperandReader:

@@ -21,10 +21,10 @@ TYPES = frozenset(
 """The types of registers and variables."""
 
 _WORD = re.compile(r"\s*+\.([A-Za-z_][\w:]*+)", re.ASCII)
-_ATTRIBUTES = re.compile(r"\s*+\((?:[^();]|\([^();]*+\))*+\)", re.ASCII)
+_ATTRIBUTES = re.compile(r"\s*+\((?>(?:[^();]|\([^();]*+\))*)\)", re.ASCII)
 _BANK = re.compile(r"\s*+\[\s*+\d{1,3}\s*+\]", re.ASCII)
 _NUMBER = re.compile(r"\s*+(\w++)", re.ASCII)
-_NAME = re.compile(rf"\s*+({IDENTIFIER}|_)\s*+(?:<([^<>;]*+)>)?+((?:\s*+\[[^\[\];]*+\])*+)", re.ASCII)
+_NAME = re.compile(rf"\s*+({IDENTIFIER}|_)\s*+(?>(?:<([^<>;]*+)>)?)((?>(?:\s*+\[[^\[\];]*+\])*))", re.ASCII)
 _EXTENT = re.compile(r"\[([^\]]*+)\]", re.ASCII)
 _EQUALS = re.compile(r"\s*+=", re.ASCII)
 _COMMA = re.compile(r"\s*+,", re.ASCII)
@@ -32,7 +32,7 @@ _END = re.compile(r"\s*+;", re.ASCII)
 _OPEN, _CLOSE = re.compile(r"\s*+\(", re.ASCII), re.compile(r"\s*+\)", re.ASCII)
 _SCALAR = re.compile(r"\s*+([^,;{}]++)", re.ASCII)
 _BRACE_OR_END = re.compile(r"[{};]")
-_VALUE = re.compile(r"[-+~!]*+[\w$%.]++(?:\s*+[-+*/&|^<>%()]++\s*+[\w$%.]*+)*+", re.ASCII)
+_VALUE = re.compile(r"[-+~!]*+[\w$%.]++(?>(?:\s*+[-+*/&|^<>%()]++\s*+[\w$%.]*+)*)", re.ASCII)
 _TYPE_BYTES = re.compile(r"(?:[usbf]|bf|tf)(\d+)(?:x(\d))?\Z", re.ASCII)
 _MOST_ELEMENTS = 1 << 24
 _MOST_ALIGNMENT = 1 << 20
