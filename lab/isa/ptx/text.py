@@ -1,7 +1,7 @@
 """PTX text without comments: lines of positions, a cursor, and operand lists.
 
-Repetitions in patterns are possessive (``*+``), or their groups atomic, where they could otherwise be retried, so that no
-input, however broken, takes more than linear time per statement.
+Repetitions in patterns are possessive (``*+``), or their groups atomic, where they could otherwise be retried, so that
+no input, however broken, takes more than linear time per statement.
 """
 
 from __future__ import annotations
