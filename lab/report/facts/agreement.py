@@ -1,4 +1,4 @@
-"""How far predictions hold: ceiling and estimate of every measured variant against its measured throughput."""
+"""How far predictions hold: ceiling, estimate and predicted time of each measured variant against what was measured."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from statistics import median
 from lab.measured.ranks import rank_correlation
 from lab.store import figures
 from lab.store.model import Status, VariantRecord
+from lab.store.scores import rate, scores
 
 _FEWEST = 4
 """Least number of variants for which a rank correlation is reported."""
@@ -19,7 +20,7 @@ class Agreement:
     """One prediction against the measurements.
 
     Attributes:
-        name: `estimate` or `ceiling`.
+        name: `predicted time`, `estimate` or `ceiling`.
         column: Name of the table's column with it where throughput counts operations.
         points: (variant, measured, predicted), throughput in the operator's unit.
         error: Median of |predicted / measured - 1|.
@@ -42,8 +43,14 @@ class Agreement:
 
 
 def agreements(records: Sequence[VariantRecord]) -> tuple[Agreement, ...]:
-    """Compare estimates and ceilings with measurements; each is absent where too few measured variants have it."""
+    """Compare predicted times, estimates and ceilings with measurements.
+
+    Each is absent where too few measured variants have it.
+    """
+    scored = scores(records)
+    rates = {record.variant: rate(record, scored[record.variant]) for record in records if record.variant in scored}
     found = (
+        agreement("predicted time", "scored_tflops", _points(records, lambda record: rates.get(record.variant))),
         agreement("estimate", "estimated_tflops", _points(records, figures.estimated)),
         agreement("ceiling", "predicted_tflops", _points(records, figures.predicted)),
     )

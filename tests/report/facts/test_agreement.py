@@ -1,6 +1,8 @@
 """Predictions against measurements, in figures that can be worked out by hand."""
 
 from dataclasses import replace
+from pathlib import Path
+from statistics import median
 
 import pytest
 from narrowing import as_
@@ -11,7 +13,12 @@ from lab.report.facts.agreement import agreement, agreements, loss
 from lab.report.facts.answer import answer
 from lab.report.render import render
 from lab.report.variant.details import variant_detail
+from lab.runs.sides import read_side
 from lab.store.figures import Basis, estimated, response_of
+from lab.store.scores import scores
+
+COUNTED = Path(__file__).parents[3] / "reports/h200/hgemm_counters"
+"""Variants that were executed on the CPU and measured."""
 
 
 @pytest.fixture
@@ -34,6 +41,15 @@ def test_error_and_rank(measured):
     assert estimate.correlation == pytest.approx(1.0)
     assert f"n = {len(estimate.points)}" in estimate.sentence
     assert "10.0%" in estimate.sentence
+
+
+def test_times_by_counted_work_are_held_against_measured_ones():
+    records = read_side(str(COUNTED)).records
+    one = next(one for one in agreements(records) if one.name == "predicted time")
+    made = scores(records)
+    errors = [r.measurement.samples.median / (made[r.variant].seconds * 1e3) - 1 for r in records if r.measurement]
+    assert one.error == pytest.approx(median(abs(error) for error in errors), rel=1e-3)
+    assert len(one.points) == len(errors)
 
 
 def test_what_costs_most_besides_fma(measured):
