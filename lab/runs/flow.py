@@ -254,9 +254,13 @@ def emulation_task(context: FlowContext, variant: InspectedVariant) -> Emulation
     )
 
 
-_OF_COMPILERS: Final[Mapping[str, frozenset[FindingKind]]] = {"triton": frozenset({"missing-proxy-fence"})}
+_OF_COMPILERS: Final[Mapping[str, frozenset[FindingKind]]] = {
+    "triton": frozenset({"missing-proxy-fence", "wgmma-misuse"})
+}
 """Kinds of findings, by toolchain, that a compiler is to blame for. Before 3.7, Triton leaves out the fence between
-cp.async and the wgmma that reads what it copied (pull request 9610 of triton-lang/triton)."""
+cp.async and the wgmma that reads what it copied (pull request 9610 of triton-lang/triton). It writes every wgmma and
+its fences, too, and LLVM moves the arithmetic that makes an operand in registers behind the fence: to it, the fence is
+inline assembly that does not name these registers."""
 
 
 _HALVED_EVERY: Final = 8

@@ -58,6 +58,10 @@ class Compiler:
         return True
 
 
+class TritonCompiler(Compiler):
+    name = "triton"
+
+
 @pytest.fixture
 def context(tmp_path):
     (tmp_path / "mine.cu.j2").write_text(TEMPLATE)
@@ -117,6 +121,13 @@ def test_the_emulator_gets_the_small_problem_and_equal_work_has_one_key(context,
     assert work.timeout_s == flow.EMULATION_TIMEOUT_S
     assert flow.emulation_work(replace(variant, planned=planned[1]), task).key == work.key
     assert flow.emulation_work(replace(variant, ptx="other"), task).key != work.key
+
+
+def test_what_triton_writes_by_itself_is_excused_and_a_race_is_not(context, variant):
+    assert flow.emulation_task(context, variant).excused == frozenset()
+    triton = replace(variant.planned, toolchain=cast("Toolchain", TritonCompiler()))
+    excused = flow.emulation_task(context, replace(variant, planned=triton)).excused
+    assert excused == {"missing-proxy-fence", "wgmma-misuse"}
 
 
 def test_each_size_that_the_cpu_has_smaller_is_halved_for_every_eighth_variant(context, variant, tmp_path):
