@@ -251,13 +251,11 @@ class Barriers:
         self._watch.order_threads(np.concatenate([_NOBODY, *waiters]), np.concatenate(arrived), times)
 
     def _let_go(self, barrier: _OpenBarrier) -> None:
-        first, size = barrier.arrivals[0], self._batch.block_size
+        # PTX, `exit`: a thread that ends holds up no barrier of the whole block.
         if barrier.expected == _ALL:
-            if barrier.arrived < size:
-                detail = f"only {barrier.arrived} of the block's {size} threads arrive; the others have ended"
-                self._complain(first, detail)
-            elif len({arrival.position for arrival in barrier.arrivals if arrival.form.aligned}) > 1:
-                self._complain(first, "threads of one block wait at different barrier instructions")
+            if len({arrival.position for arrival in barrier.arrivals if arrival.form.aligned}) > 1:
+                detail = "threads of one block wait at different barrier instructions"
+                self._complain(barrier.arrivals[0], detail)
         elif barrier.arrived > barrier.expected:
             detail = f"{barrier.arrived} threads arrive at once, and {barrier.expected} complete this barrier"
             self._complain(barrier.arrivals[-1], f"{detail}: it is open which of them meet")

@@ -81,7 +81,7 @@ def test_reductions_count_all_threads_that_live():
 @pytest.mark.parametrize(
     ("body", "detail"),
     [
-        ("setp.lt.u32 %p0, %i0, 32; @%p0 exit;\nbar.sync 0;", "only 32 of the block's 64 threads arrive"),
+        ("setp.lt.u32 %p0, %i0, 32; @%p0 exit;\nbar.sync 1, 64;", "32 threads wait here forever"),
         (
             "setp.lt.u32 %p0, %i0, 32; @%p0 bra A;\nbar.sync 0;\nbra E;\nA:\nbar.sync 0;\nE:\n",
             "wait at different barrier instructions",
@@ -95,6 +95,17 @@ def test_threads_that_do_not_meet(body, detail):
     assert finding.kind == "barrier-divergence"
     assert detail in finding.detail
     assert finding.text.startswith("bar.sync")
+
+
+@pytest.mark.parametrize("early", ["@%p0 exit;", "@%p0 bra E;"])
+@pytest.mark.parametrize(("barrier", "kinds"), [("bar.sync 0;", []), ("", ["shared-race"])])
+def test_threads_that_have_ended_hold_up_no_barrier_of_the_block(early, barrier, kinds):
+    """A warp that fetches ends first, and those that multiply meet once more."""
+    body = SHARED + f"mov.u32 %o0, 7; setp.lt.u32 %p0, %r0, 64; {early}\n{barrier}\n{READ}\nE:\n"
+    emulation, found = execute(body, block=128)
+    assert [finding.kind for finding in emulation.findings] == kinds
+    if not kinds:
+        np.testing.assert_array_equal(found[64:], np.arange(64, 128) ^ 32)
 
 
 @pytest.mark.parametrize(("one", "other"), [("barrier.sync", "barrier.sync"), ("barrier.cta.sync", "bar.sync")])
