@@ -18,6 +18,7 @@ from lab.measured.timing import Kind
 from lab.store import figures
 from lab.store.constants import never_compared
 from lab.store.model import RunRecord, Status, VariantRecord
+from lab.store.scores import scores
 from lab.toolchain.base import title
 
 if TYPE_CHECKING:  # the stages, whose values are printed here, take seconds to import
@@ -66,6 +67,9 @@ def print_best(console: Console, outcome: RunOutcome) -> None:
     shown = [(str(number), record) for number, record in enumerate(known[:_BEST_SHOWN], 1)]
     if len(known) > _BEST_SHOWN:
         shown.append(("worst", known[-1]))
+    longest = {}  # a throughput from a predicted time is below the ceiling, so that the ceiling's bound is not its own
+    if response.basis is figures.Basis.SCORE:
+        longest = {variant: found.bound for variant, found in scores(known).items()}
     for place, record in shown:
         value = response.of(record) or 0.0
         timed = record.measurement
@@ -78,7 +82,7 @@ def print_best(console: Console, outcome: RunOutcome) -> None:
             "" if ratio is None else f"{ratio:.3f}",
             str(record.build.resources.registers) if record.build else "",
             f"{record.prediction.occupancy:.0%}" if record.prediction else "",
-            Text(_trouble(record)),
+            Text(_trouble(record, longest.get(record.variant, ""))),
         )
     console.print(table)
     if rule := figures.rule_of(known, response):
@@ -87,15 +91,22 @@ def print_best(console: Console, outcome: RunOutcome) -> None:
         console.print(Text(doubt))
 
 
-def _trouble(record: VariantRecord) -> str:
-    """What is wrong with a variant, in a few words."""
+def _trouble(record: VariantRecord, longest: str) -> str:
+    """What is wrong with a variant, in a few words.
+
+    Args:
+        record: The variant.
+        longest: The resource that takes the most of its predicted time; empty where no such time is shown.
+    """
     kinds = Counter(str(found.kind) for found in record.emulation.findings) if record.emulation else Counter[str]()
     said = [f"{count} {kind}" for kind, count in kinds.items()]
     if record.build and record.build.resources.spill_bytes:
         said.append(f"{record.build.resources.spill_bytes} B spilled")
     if fences := figures.wide_fences(record.sass):
         said.append(f"{fences} GPU-wide {'fence' if fences == 1 else 'fences'} in the hot loop")
-    if record.prediction and (ceiling := record.prediction.ceiling):
+    if longest:
+        said.append(f"{longest} takes longest")
+    elif record.prediction and (ceiling := record.prediction.ceiling):
         said.append(f"bound by {ceiling.name}")
     return ", ".join(said)
 

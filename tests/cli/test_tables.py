@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 from rich.console import Console
 
+from lab.cli import tables
 from lab.cli.doctor import Diagnosis
 from lab.cli.tables import (
     print_best,
@@ -27,6 +28,8 @@ from lab.isa.model import SourceLocation
 from lab.report.tuning.data import Champion
 from lab.runs.compare import compare
 from lab.runs.pipeline import RunOutcome
+from lab.store import figures
+from lab.store.figures import Basis, Response
 from lab.store.model import EmulationRecord, Status
 from lab.templates.mapping.facts import facts
 from lab.templates.mapping.text import parse
@@ -154,6 +157,21 @@ def test_without_a_measurement_the_table_says_what_was_predicted_and_compares_wi
     head = printed(console).splitlines()[0]
     assert "predicted)" in head
     assert "/ median" in head
+
+
+def test_beside_a_throughput_from_a_predicted_time_stands_what_takes_longest_in_it(console, make, monkeypatch):
+    """The ceiling may be that of DRAM where the time is not: a kernel that waits reaches a hundredth of it."""
+    store = make("no_gpu")
+    print_best(console, RunOutcome(store.folder, store.run(), store.records, (), False))
+    ceilings = printed(console).count("bound by ")
+    assert ceilings > 1
+    rates = {record.variant: 1.0 for record in store.records()}
+    response = Response(Basis.SCORE, "scored_tflops", "predicted throughput", scored=rates)
+    monkeypatch.setattr(figures, "response_of", lambda records: response)
+    monkeypatch.setattr(tables, "scores", lambda records: dict.fromkeys(rates, SimpleNamespace(bound="latency")))
+    print_best(console, RunOutcome(store.folder, store.run(), store.records, (), False))
+    assert printed(console).count("bound by ") == ceilings
+    assert printed(console).count("latency takes longest") == ceilings
 
 
 def test_the_table_ranks_by_a_declared_rate(console, make, counting_keys):
