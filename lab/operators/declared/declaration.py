@@ -349,8 +349,7 @@ class _Checking:
                 found.append((name, text))
         for name in outputs:
             if name not in map(str, given):
-                wanted = f"an expression for each output: {', '.join(outputs)}"
-                self._mistake(f"no reference for {name}", "reference", accepted=wanted)
+                self._mistake(f"no reference for {name}", "reference", accepted=_wanted(name, outputs, read))
         return tuple(found), ""
 
     def _function(self, function: str, read: tuple[Argument, ...]) -> frozenset[str]:
@@ -431,6 +430,14 @@ class _Checking:
 def _kind(read: tuple[Argument, ...], name: str) -> str:
     """Return an argument's text without its direction."""
     return next(str(one).removeprefix(f"{one.direction} ") for one in read if one.name == name)
+
+
+def _wanted(name: str, outputs: list[str], read: tuple[Argument, ...]) -> str:
+    """Say what an output without a reference needs: a reference, unless it is a counter or a workspace."""
+    wanted = f"an expression for each output: {', '.join(outputs)}"
+    if len(outputs) == 1:
+        return wanted
+    return f"{wanted}; or, for an array that nobody checks, neither out nor inout: {{{name}: {_kind(read, name)!r}}}"
 
 
 def _mentioned(declaration: Declaration) -> frozenset[str]:

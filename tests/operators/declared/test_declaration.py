@@ -112,6 +112,19 @@ def test_a_wrong_reference(tmp_path, reference, key, message):
     assert (key, message) in mistakes(tmp_path, reference=reference)
 
 
+def test_a_missing_reference_says_how_a_workspace_is_declared(tmp_path):
+    arguments = {**ADDITION, "done": "inout uint32[n] zeros"}
+    _, wrong = declare(
+        "add", arguments=arguments, folder=tmp_path, problem=("n",), parameters=(), reference={"c": "a + b"}
+    )
+    (accepted,) = (one.accepted for one in wrong)
+    assert accepted.startswith("an expression for each output: c, done; or, for an array that nobody checks, neither ")
+    assert accepted.endswith("out nor inout: {done: 'uint32[n] zeros'}")
+    made(tmp_path, arguments={**ADDITION, "done": "uint32[n] zeros"}, reference={"c": "a + b"})
+    _, (one,) = declare("add", arguments=ADDITION, folder=tmp_path, problem=("n",), parameters=(), reference={})
+    assert one.accepted == "an expression for each output: c"
+
+
 @pytest.mark.parametrize("tolerance", ["x", True, float("inf"), -1e-3, {"d": 1}, {"c": "x"}])
 def test_a_wrong_tolerance(tmp_path, tolerance):
     assert len(mistakes(tmp_path, tolerance=tolerance)) == 1
