@@ -246,10 +246,13 @@ class Races:
             at, held, near = at[bad], held[bad], near[bad]
         if not len(at):
             return []
-        detail = self._detail(kind, int(near[0]), both_write=same is not None)
+        is_volatile = kind == "atomic" and level_of(held[:1])[0] == VOLATILE
+        words = "volatile write" if is_volatile else kind
+        detail = self._detail(words, int(near[0]), both_write=same is not None)
         remedy = _REMEDY.get(int(near[0]), _REMEDY[APART])
         instructions = slot.at[side.cells].reshape(-1)[at]
-        return [Conflict(self._kind, at // pieces, (held & THREAD) - 1, instructions, kind, detail, remedy)]
+        other = "write" if is_volatile else kind
+        return [Conflict(self._kind, at // pieces, (held & THREAD) - 1, instructions, other, detail, remedy)]
 
     def _closeness(self, held: Stamps, who: Indices) -> NDArray[np.int64]:
         return self._clocks.closeness((held & THREAD) - 1, who + self._clocks.base)

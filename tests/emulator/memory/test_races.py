@@ -151,3 +151,14 @@ def test_an_update_says_when_it_may_be_lost():
     word.read(0)
     assert word.write(64, order=ATOMIC, update=True)[0].other_kind == "read"
     assert word.races.threads_of(word.races.cells.updating()[0].stamps[[1]]).tolist() == [64]
+
+
+@pytest.mark.parametrize(("order", "words", "kind"), [(SHY, "volatile write", "write"), (ATOMIC, "atomic", "atomic")])
+def test_the_other_side_of_a_race_is_called_what_it_is(order, words, kind):
+    """A plain read of what another thread wrote by a volatile store, which is no atomic operation."""
+    word = Word()
+    assert not word.write(0, order=order)
+    (conflict,) = word.read(40)
+    assert conflict.detail.startswith(f"a read and an unordered {words} by ")
+    assert conflict.other_kind == kind
+    assert not word.read(0)
