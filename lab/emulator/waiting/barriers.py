@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from lab.base.warp import WARP_SIZE
 from lab.emulator.arrays import Indices, Mask
 from lab.emulator.binding import Storage
 from lab.emulator.errors import unsupported
@@ -251,9 +252,14 @@ class Barriers:
         self._watch.order_threads(np.concatenate([_NOBODY, *waiters]), np.concatenate(arrived), times)
 
     def _let_go(self, barrier: _OpenBarrier) -> None:
-        # PTX, `exit`: a thread that ends holds up no barrier of the whole block.
+        # PTX, `exit`: a thread that ends holds up no barrier of the whole block. An aligned one wants whole warps.
         if barrier.expected == _ALL:
-            if len({arrival.position for arrival in barrier.arrivals if arrival.form.aligned}) > 1:
+            if (partial := self._of_parts(barrier)) is not None:
+                detail = (
+                    f"only {barrier.arrived} of the block's {self._batch.block_size} threads arrive; the others have"
+                )
+                self._complain(partial, f"{detail} ended, some of them in the warps of these")
+            elif len({arrival.position for arrival in barrier.arrivals if arrival.form.aligned}) > 1:
                 detail = "threads of one block wait at different barrier instructions"
                 self._complain(barrier.arrivals[0], detail)
         elif barrier.arrived > barrier.expected:
@@ -265,6 +271,19 @@ class Barriers:
             if arrival.form.reduction:
                 self._reduce(arrival, barrier)
             self._pool.arrive(arrival.after, arrival.lanes)
+
+    def _of_parts(self, barrier: _OpenBarrier) -> _Arrival | None:
+        """Return the first arrival of a barrier that is aligned, and whose warps do not arrive as a whole."""
+        if barrier.arrived == self._batch.block_size:
+            return None
+        members = np.concatenate([arrival.lanes.indices() for arrival in barrier.arrivals])
+        lanes = np.bincount(warp_of(members), minlength=self._batch.warps)
+        first = np.arange(self._batch.warps) % self._warps_of_block * WARP_SIZE
+        part = lanes < np.minimum(WARP_SIZE, self._batch.block_size - first)
+        for arrival in barrier.arrivals:
+            if arrival.form.aligned and part[warp_of(arrival.lanes.indices())].any():
+                return arrival
+        return None
 
     def _complain(self, arrival: _Arrival, detail: str) -> None:
         self._findings.add("barrier-divergence", arrival.position, detail, arrival.lanes.indices())

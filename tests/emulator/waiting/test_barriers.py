@@ -82,6 +82,7 @@ def test_reductions_count_all_threads_that_live():
     ("body", "detail"),
     [
         ("setp.lt.u32 %p0, %i0, 32; @%p0 exit;\nbar.sync 1, 64;", "32 threads wait here forever"),
+        ("setp.lt.u32 %p0, %i0, 16; @%p0 exit;\nbar.sync 0;", "only 48 of the block's 64 threads arrive"),
         (
             "setp.lt.u32 %p0, %i0, 32; @%p0 bra A;\nbar.sync 0;\nbra E;\nA:\nbar.sync 0;\nE:\n",
             "wait at different barrier instructions",
