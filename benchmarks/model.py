@@ -178,7 +178,9 @@ The aims on what was never fitted are a median error of 8 %, a p90 of 20 %, a ra
 95 % of the best in nine of ten sweeps. What is missed, and why:
 
 - Counts are of the small problem. Where throughput counts no operations, the CPU also executes it with each size halved
-  (`lab/store/growth.py`): instructions that grow with a whole power of a size are taken to go on so (attention_row,
+  and quartered. Curves of few terms, such as a part that is executed once and one for each step, are taken to go on
+  where they go through all counts (`lab/store/curves.py`), for the hot loop, the other loops and the rest each. Else
+  (`lab/store/growth.py`) instructions that grow with a whole power of a size are taken to go on so (attention_row,
   whose queries each read all keys, was estimated 30 times too fast without). Where the power is no whole number, the
   estimate goes by bytes, and the interval up to that power. Where each block executes by whole powers of the sizes,
   blocks that the small problem fills in part count by their number. Where the small problem's data behaves differently

@@ -270,24 +270,29 @@ _HALVED_EVERY: Final = 8
 def _halved(context: FlowContext, variant: InspectedVariant, given: Problem) -> tuple[HalvedSize, ...]:
     """The emulated problem with one size halved, for each size in which it is smaller than the problem itself.
 
-    Behind each stands the problem with this size doubled, for kernels that do not bear the half: a tile of 128 rows
-    covers no 64. They are only for kernels that declare no operations: for the others the operations say how their
+    Behind each stand the problems with a quarter of this size, which costs little, and with the double and the fourfold
+    one, for kernels that do not bear the smaller ones: a tile of 128 rows covers no 64. At the end all sizes are
+    changed at once. They are only for kernels that declare no operations: for the others the operations say how their
     work grows.
     """
     computed = context.experiment.operator
     if not isinstance(computed, Declared) or computed.merit is Merit.TFLOPS or variant.planned.position % _HALVED_EVERY:
         return ()
     sizes = smaller_sizes(given, variant.planned.point.problem.values)
-    others = [
-        (name, size, other)
+    resized = [
+        (name, {name: other})
         for name, (size, real) in sizes.items()
-        for other in (size // 2, 2 * size)
+        for other in (size // 2, size // 4, 2 * size, 4 * size)
         if 1 <= other <= real
     ]
+    if len(sizes) > 1:
+        halves = {name: size // 2 for name, (size, _) in sizes.items()}
+        doubles = {name: 2 * size for name, (size, real) in sizes.items() if 2 * size <= real}
+        resized += [("", other) for other in (halves, doubles) if all(other.values()) and len(other) == len(sizes)]
     return tuple(
-        HalvedSize(name, size / other, *made)
-        for name, size, other in others
-        if (made := _resized(context, variant, given, {name: other})) is not None
+        HalvedSize(name, math.prod(sizes[one][0] / size for one, size in others.items()), *made)
+        for name, others in resized
+        if (made := _resized(context, variant, given, others)) is not None
     )
 
 

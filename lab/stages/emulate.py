@@ -6,7 +6,7 @@ import contextlib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from operator import add
 from typing import Any, Final
@@ -37,7 +37,15 @@ from lab.operators.base import STORED_AS, Array, Expected, Inputs, Operator
 from lab.operators.builtin import operator
 from lab.operators.declared.foreign import ReferenceRaisedError
 from lab.operators.declared.judging import NOT_WRITTEN
-from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord, SampleRecord
+from lab.store.curves import is_open, resized_counts
+from lab.store.model import (
+    EmulatedStep,
+    EmulationRecord,
+    ExecutedLines,
+    LaunchRecord,
+    ResizedCounts,
+    SampleRecord,
+)
 from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.launches import NULL, Launch, Launches, Workspace, held
 
@@ -69,9 +77,8 @@ class HalvedSize:
     """The emulated problem with one of its sizes halved, to see how what is executed grows with that size.
 
     Attributes:
-        name: The size.
-        ratio: The emulated size over the halved one; less than 1 where it is doubled, which is executed in case that
-            the kernel does not bear the half.
+        name: The size; empty where all sizes are changed at once.
+        ratio: The emulated size over the halved one; less than 1 where it is enlarged.
         launches: Launches of the halved problem.
         problem: It, complete.
     """
@@ -165,7 +172,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     findings = tuple(finding for one in done for finding in _unexcused(one, task.excused))
     right = largest <= tolerance and not findings
     sample, faulty = _sampled(task, ptx, counts) if right else (None, "")
-    whole, of_block = _growth(task, ptx, steps) if right and sample is None and _is_quick(counts) else ({}, {})
+    grown = _growth(task, ptx, steps) if right and sample is None and _is_quick(counts) else _Grown()
     return EmulationRecord(
         problem=task.problem,
         launches=steps,
@@ -184,9 +191,10 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         lines=alike(line for one in done for line in one.lines),
         bytes_needed=computed.bytes_moved(problem),
         flops=computed.flops(problem),
-        growth=whole,
-        growth_of_block=of_block,
+        growth=grown.whole,
+        growth_of_block=grown.of_block,
         sample=sample,
+        resized=tuple(grown.resized),
     )
 
 
@@ -218,7 +226,11 @@ def _sampled(task: EmulationTask, ptx: str, counts: Sequence[ExecutedCounts]) ->
     computed = operator(task.operator)
     problem = computed.restored(sample.problem)
     needed, flops = computed.bytes_moved(problem), computed.flops(problem)
-    return SampleRecord(sample.problem, steps, needed, flops, *_growth(larger, ptx, steps)), ""
+    grown = _growth(larger, ptx, steps)
+    found = SampleRecord(
+        sample.problem, steps, needed, flops, grown.whole, grown.of_block, resized=tuple(grown.resized)
+    )
+    return found, ""
 
 
 def _of_sample(task: EmulationTask, sample: Sample, ptx: str) -> tuple[tuple[EmulatedStep, ...], str]:
@@ -255,37 +267,59 @@ def _is_quick(counts: Sequence[ExecutedCounts]) -> bool:
 _QUICK = 20_000_000
 
 
-def _growth(
-    task: EmulationTask, ptx: str, steps: Sequence[EmulatedStep]
-) -> tuple[Mapping[str, float], Mapping[str, float]]:
-    """Return the power with which what is executed grows with each halved size.
+@dataclass(frozen=True, slots=True)
+class _Grown:
+    """How what is executed grows with each size, as `EmulationRecord` has it."""
 
-    Sizes of which neither the half nor the double can be executed are absent.
+    whole: dict[str, float] = field(default_factory=dict)
+    of_block: dict[str, float] = field(default_factory=dict)
+    resized: list[ResizedCounts] = field(default_factory=list)
 
-    Two sizes tell it where loops run as often as the size or its square says. What each block does once would hide
-    that in a small problem, so that what is executed in loops is compared, where both sizes execute loops.
 
-    Returns:
-        By size, the power of the whole, and that of a block in the mean.
+def _growth(task: EmulationTask, ptx: str, steps: Sequence[EmulatedStep]) -> _Grown:
+    """Execute the problem at other sizes, as many of each as say how what is executed grows with it.
+
+    Two sizes give a power, as of the first that can be executed. What each block does once would shift it in a small
+    problem, so that what is executed in loops is compared, where both sizes execute loops. Three sizes or four tell
+    a power from a sum of powers (`lab.store.curves`). Sizes of which no other can be executed are absent.
     """
-    whole: dict[str, float] = {}
-    of_block: dict[str, float] = {}
+    grown = _Grown()
+    warps = sum(one.warps for step in steps if (one := step.executed) is not None)
     for half in task.halved:
-        if half.name in whole:
+        changed = [half.name] if half.name else list(dict.fromkeys(one.name for one in task.halved if one.name))
+        known = [one for one in grown.resized if list(one.sizes) == changed]
+        if known and (not half.name or not is_open(half.name, task.problem, steps, known)):
             continue
-        smaller = replace(task, launches=half.launches, problem=half.problem, halved=(), samples=())
-        with contextlib.suppress(LabError):  # a kernel need not bear every size
-            computed = operator(task.operator)
-            inputs = computed.inputs(computed.restored(half.problem), task.seed)
-            memory = _Memory(inputs, half.launches)
-            done = _executed(ptx, half.launches, memory, whole=task.whole, excused=task.excused)
-            if not _unexcused(done[-1], task.excused) and len(done) == len(steps):
-                ratio = growth_between(_steps(smaller, done), steps)
-                if ratio is not None:
-                    blocks = _blocks(task.launches) / _blocks(half.launches)
-                    each = math.log(half.ratio)
-                    whole[half.name], of_block[half.name] = math.log(ratio) / each, math.log(ratio / blocks) / each
-    return whole, of_block
+        if (known or not half.name) and warps * half.ratio ** -max(1.0, grown.whole.get(half.name, 1.0)) > _ENLARGED:
+            continue
+        found = _at_size(task, half, ptx, len(steps))
+        if found is None:
+            continue
+        sizes = {name: size for name in changed if isinstance(size := half.problem.get(name), int)}
+        grown.resized.append(resized_counts(sizes, found))
+        if half.name and not known and (ratio := growth_between(found, steps)) is not None:
+            blocks = _blocks(task.launches) / _blocks(half.launches)
+            each = math.log(half.ratio)
+            grown.whole[half.name] = math.log(ratio) / each
+            grown.of_block[half.name] = math.log(ratio / blocks) / each
+    return grown
+
+
+_ENLARGED: Final = 4 * _MOMENT
+"""Warp instructions of an enlarged problem that is executed in a second or two."""
+
+
+def _at_size(task: EmulationTask, half: HalvedSize, ptx: str, launches: int) -> tuple[EmulatedStep, ...] | None:
+    """Execute the problem at another size; None where the kernel does not bear it."""
+    other = replace(task, launches=half.launches, problem=half.problem, halved=(), samples=())
+    with contextlib.suppress(LabError):  # a kernel need not bear every size
+        computed = operator(task.operator)
+        inputs = computed.inputs(computed.restored(half.problem), task.seed)
+        memory = _Memory(inputs, half.launches)
+        done = _executed(ptx, half.launches, memory, whole=task.whole, excused=task.excused)
+        if not _unexcused(done[-1], task.excused) and len(done) == launches:
+            return _steps(other, done)
+    return None
 
 
 def _blocks(launches: Launches) -> int:
@@ -474,6 +508,7 @@ def _steps(task: EmulationTask, done: list[Emulation]) -> tuple[EmulatedStep, ..
             hot_label=label,
             reuse=one.reuse,
             fetched_by_map=one.fetched_by_map,
+            loops={loop.label: loop.counts.threads for loop in one.loops},
         )
     return tuple(steps)
 

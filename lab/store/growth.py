@@ -4,6 +4,9 @@ Where throughput counts operations, these say it. Else the least bytes of the pr
 half of a size shows that instructions grow faster than bytes (`EmulationRecord.growth`): a row of attention reads all
 keys, so that twice the queries and twice the keys are four times the work on twice the bytes.
 
+Where the CPU executed three sizes or more, curves through their counts (`lab.store.curves`) come first: what a block
+does once and what it does for each step add up, and no power of the size describes the sum.
+
 Threads beyond the data either leave at once, so that the instructions of all threads grow by whole powers of the
 sizes; or they compute something that nobody keeps, so that those of a block do, and the grids at both sizes say how
 many blocks there are. A small problem rarely fills its blocks evenly: only one of the two then shows whole powers, the
@@ -18,13 +21,24 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
+from lab.base.expressions import Scalar
 from lab.measured.timing import Merit
+from lab.store.curves import FIGURES, CountsBySize, figure_of, follows_blocks, resized_counts
 from lab.store.model import LaunchRecord, VariantRecord
 
 _REGULAR: Final = 0.1
 """How far a power may lie from a whole number: what a block does once, and tiles filled in part, shift it so much."""
 _CLEARLY: Final = 1.25
 """How many times faster than bytes instructions must grow to be what the work is taken from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """How often as many instructions are executed in the hot loop, in the other loops, and outside of loops."""
+
+    hot: float
+    around: float
+    outside: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +51,13 @@ class Growth:
             that were executed; else `likely`.
         by_blocks: Blocks that the executed problem fills in part showed it: each executes as much as at the real size,
             of which there are so many.
+        parts: How the instructions of a single launch grow, where curves through counts say it.
     """
 
     likely: float
     most: float
     by_blocks: bool = False
+    parts: Parts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +131,19 @@ def _blocks(record: VariantRecord) -> float:
     return sum(math.prod(one.grid) for one in real if one is not None) / small if small else 1.0
 
 
-def works(records: Sequence[VariantRecord]) -> dict[str, Growth]:
+def works(records: Sequence[VariantRecord], labels: Mapping[str, str] | None = None) -> dict[str, Growth]:
     """How the work of the variants of one problem grows, by variant id.
 
-    What was counted decides where it grows clearly faster than what the problem declares; and also where it grows less
-    because the executed problem fills its blocks in part, so that more is computed than it keeps.
+    Curves through what was counted decide where they account for all of it, for all variants alike. Else what was
+    counted decides where it grows clearly faster than what the problem declares; and also where it grows less because
+    the executed problem fills its blocks in part, so that more is computed than it keeps.
+
+    Args:
+        records: The variants.
+        labels: Label of the hot loop of variants with a single launch.
     """
+    if (curved := _curved(records, labels or {})) is not None:
+        return curved
     shown = counted(records)
     found = {}
     for record in records:
@@ -133,6 +156,53 @@ def works(records: Sequence[VariantRecord]) -> dict[str, Growth]:
             likely, most = (x if x > _CLEARLY * least else least for x in (grown.likely, grown.most))
             found[record.variant] = Growth(likely, max(likely, most))
     return found
+
+
+def _curved(records: Sequence[VariantRecord], labels: Mapping[str, str]) -> dict[str, Growth] | None:
+    """What curves say of all variants; None where they do not account for what was counted, or throughput does it."""
+    known = {
+        record.variant: CountsBySize(done.problem, resized_counts({}, done.launches), done.resized)
+        for record in records
+        if record.emulation is not None and (done := record.emulation.counted).resized
+    }
+    if not known or any(record.emulation is None or record.merit is Merit.TFLOPS for record in records):
+        return None
+    found = {}
+    for record in records:
+        shown = {record.variant: known[record.variant]} if record.variant in known else known
+        grown = [_by_curves(record, one, labels.get(variant, "")) for variant, one in shown.items()]
+        certain = [one for one in grown if one is not None]
+        if len(certain) < len(grown):
+            return None
+        found[record.variant] = sorted(certain, key=lambda one: one.likely)[len(certain) // 2]
+    return found
+
+
+def _by_curves(record: VariantRecord, shown: CountsBySize, label: str) -> Growth | None:
+    """What the curves of a variant say of a variant of the same problem, whose grid must grow as theirs did."""
+    assert record.emulation is not None  # noqa: S101 - the caller looked
+    small, real, sizes = record.emulation.counted.problem, record.problem, shown.problem
+    names = [name for name in sizes if name in _ratios(record) or small.get(name) != sizes[name]]
+    at_small, at_real = ({name: _over(one.get(name), sizes[name]) for name in names} for one in (small, real))
+    if not all((*at_small.values(), *at_real.values())):
+        return None
+    blocks = shown.factor("blocks", at_small, at_real, label)
+    if not names or blocks is None or not follows_blocks(blocks, _blocks(record)):
+        return None
+    figure = "looped" if shown.of.looped else "executed"
+    parts = [shown.factor(one, at_small, at_real, label) for one in FIGURES]
+    hot, around, outside = parts
+    if hot is not None and around is not None and outside is not None:
+        counts = [figure_of(shown.of, one, label) for one in FIGURES]
+        whole = (hot * counts[0] + around * counts[1]) / shown.of.looped if shown.of.looped else outside
+        return Growth(whole, whole, parts=Parts(hot, around, outside) if label else None)
+    whole_only = shown.factor(figure, at_small, at_real, label)
+    return Growth(whole_only, whole_only) if whole_only is not None else None
+
+
+def _over(size: Scalar | None, counted: Scalar) -> float:
+    """One size over another; 0 where they are no sizes."""
+    return size / counted if isinstance(size, int) and isinstance(counted, int) and counted > 0 else 0.0
 
 
 def _ratios(record: VariantRecord) -> dict[str, float]:

@@ -155,6 +155,7 @@ class EmulatedStep:
         hot_label: Label of the hot loop, where execution decided which it is; else empty.
         reuse: What the first blocks read again; None where that was not counted.
         fetched_by_map: As of `lab.emulator.results.Emulation`; empty in older records.
+        loops: Instructions of threads in each loop, nested loops included, by label; empty in older records.
     """
 
     entry: str
@@ -165,6 +166,26 @@ class EmulatedStep:
     hot_label: str = ""
     reuse: ReuseCount | None = None
     fetched_by_map: tuple[int, ...] = ()
+    loops: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ResizedCounts:
+    """What was executed, over all launches, of a problem that differs from the counted one in some sizes.
+
+    Attributes:
+        sizes: These sizes.
+        blocks: Blocks of the grids.
+        executed: Instructions of threads.
+        looped: Those in any loop.
+        loops: Those in each loop, by label.
+    """
+
+    sizes: Mapping[str, int]
+    blocks: int
+    executed: int
+    looped: int
+    loops: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +199,7 @@ class SampleRecord:
         flops: Its floating-point operations; 0 where that is not known.
         growth: As `EmulationRecord.growth`, from here on.
         growth_of_block: The same for what each block executes, in the mean.
+        resized: As `EmulationRecord.resized`.
     """
 
     problem: Mapping[str, Scalar]
@@ -186,6 +208,7 @@ class SampleRecord:
     flops: int = 0
     growth: Mapping[str, float] = field(default_factory=dict)
     growth_of_block: Mapping[str, float] = field(default_factory=dict)
+    resized: tuple[ResizedCounts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +236,7 @@ class EmulationRecord:
         growth_of_block: The same for what each block executes, in the mean.
         sample: What was executed of another problem for its counts alone; None where that was not done, or is not known
             to say more of the real problem.
+        resized: Counts of the same problem with one size or all sizes changed; empty in older records.
     """
 
     problem: Mapping[str, Scalar]
@@ -231,6 +255,7 @@ class EmulationRecord:
     growth: Mapping[str, float] = field(default_factory=dict)
     growth_of_block: Mapping[str, float] = field(default_factory=dict)
     sample: SampleRecord | None = None
+    resized: tuple[ResizedCounts, ...] = ()
 
     @property
     def counted(self) -> EmulationRecord | SampleRecord:

@@ -18,7 +18,8 @@ Where the blocks grow by less than a quarter of the work and the GPU holds them 
 loops grow with the work and the rest with the blocks. Where throughput counts operations and the hot loop is in another
 loop, less than half is enough; the hot loop grows with the work, and loops around it, which go from tile to tile, by as
 much less as the factor above says. Matrix products grow with the work in whatever loop they stand, since specialised
-warps may have a loop each. How the work grows stands in `lab.store.growth`.
+warps may have a loop each. How the work grows stands in `lab.store.growth`. Where it knows how the hot loop, the other
+loops and the rest grow each, they grow so.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 from lab.base.expressions import Scalar
@@ -46,7 +48,7 @@ from lab.store.chains import Scaling, counterpart, local_requests, long_code, wa
 from lab.store.codec import uncollected
 from lab.store.database import Store
 from lab.store.expansion import AS_PTX, Expansions, expansions, hot_passes
-from lab.store.growth import declared, works
+from lab.store.growth import Parts, declared, works
 from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, VariantRecord
 from lab.store.products import (
     Copies,
@@ -125,8 +127,10 @@ def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, KernelScore
         Variant id to score; variants without counts, or on a GPU that is not in the table, are absent.
     """
     known = {record.variant: (record, steps) for record in records if (steps := _steps(record))}
-    work = works([record for record, _ in known.values()])
-    found = _scored(known, {variant: one.likely for variant, one in work.items()})
+    labels = {variant: steps[0].small.hot_label for variant, (_, steps) in known.items() if len(steps) == 1}
+    work = works([record for record, _ in known.values()], labels)
+    parts = {variant: one.parts for variant, one in work.items() if one.parts is not None}
+    found = _scored(known, {variant: one.likely for variant, one in work.items()}, parts)
     if any(one.most > one.likely for one in work.values()):
         slowest = _scored(known, {variant: one.most for variant, one in work.items()})
         found = {
@@ -136,14 +140,17 @@ def scores_of_problem(records: Sequence[VariantRecord]) -> dict[str, KernelScore
 
 
 def _scored(
-    known: Mapping[str, tuple[VariantRecord, Sequence[_Step]]], work: Mapping[str, float]
+    known: Mapping[str, tuple[VariantRecord, Sequence[_Step]]],
+    work: Mapping[str, float],
+    parts: Mapping[str, Parts] = MappingProxyType({}),
 ) -> dict[str, KernelScore]:
-    """Score the variants of one problem whose work grows by `work`."""
+    """Score the variants of one problem whose work grows by `work`, and its parts as curves say."""
     growth, found = _growths(known, work), {}
     for variant, (record, steps) in known.items():
         gpu = _gpu(record)
         if gpu is not None:
-            launches = [_launch(record, step, work[variant], growth[variant]) for step in steps]
+            known_parts = parts.get(variant)
+            launches = [_launch(record, step, work[variant], growth[variant], known_parts) for step in steps]
             found[variant] = score(gpu, launches, record.bytes_moved, warm_below_s=_warm_below(record))
     return found
 
@@ -333,11 +340,10 @@ def _steps(record: VariantRecord) -> tuple[_Step, ...]:
     return tuple(made) if len(made) == len(real) == len(done.counted.launches) else ()
 
 
-def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> LaunchWork:
-    executed, looped = step.small.executed or _NOTHING, _looping(record, step)
-    blocks = step.blocks_ratio
+def _launch(record: VariantRecord, step: _Step, work: float, growth: float, parts: Parts | None = None) -> LaunchWork:
+    executed, looped, blocks = step.small.executed or _NOTHING, _looping(record, step), step.blocks_ratio
     # what blocks compute beyond the data they do not store
-    kept = max(1.0, declared(record) / work) if record.merit is not Merit.TFLOPS else 1.0
+    kept = max(1.0, declared(record) / work) if record.merit is not Merit.TFLOPS and parts is None else 1.0
     work = _own_work(step, executed, work)
     grown = blocks * min(growth, work)
     # of nested loops over tiles and through a tile, the outer ones grow by as much less as tiles do
@@ -357,6 +363,8 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
     # of a product, loops that store results of the sums grow with the tiles
     by_tiles = (persistent and nested) or (record.merit is Merit.TFLOPS and stores_results(step.ptx, step.small))
     around = inside / growth if by_tiles else inside
+    if parts is not None:
+        inside, outside, around = parts.hot, parts.outside, parts.around
     scale = Scaling(inside, outside, around)
 
     def scaled(of: Callable[[ExecutedCounts], float], made: Expansions = AS_PTX) -> float:
@@ -368,8 +376,7 @@ def _launch(record: VariantRecord, step: _Step, work: float, growth: float) -> L
     loads = _LOADS if copies is None else ("global.load",)
     waited = _LOADS if stages is None else ("global.load",)
     results = outside if looped is None else around  # of copies that store them
-    leaving = copies.leaving if copies else 0.0
-    copied = (1 - leaving) * inside + leaving * results
+    copied = inside + copies.leaving * (results - inside) if copies else inside
     # the copies before a loop are the first of those that it goes on with: a small problem may have no others
     ring = record.merit is Merit.TFLOPS and _copies_on(step.ptx)
 

@@ -142,7 +142,10 @@ def test_each_size_that_the_cpu_has_smaller_is_halved_for_every_eighth_variant(c
     first, second = plan(own.experiment, expand(own.experiment).points, [cast("Toolchain", Compiler())], ["sm_90"])
     half, *doubled = flow.emulation_task(own, replace(variant, planned=first)).halved
     assert (half.name, half.ratio, half.problem["n"], half.problem["rows"]) == ("n", 2.0, 20, 1)
-    assert [(one.name, one.ratio, one.problem[one.name]) for one in doubled] == [("n", 0.5, 80), ("rows", 0.5, 2)]
+    others = [("n", 4.0, 10), ("n", 0.5, 80), ("n", 0.25, 160), ("rows", 0.5, 2), ("rows", 0.25, 4)]
+    *resized, both = doubled
+    assert [(one.name, one.ratio, one.problem[one.name]) for one in resized] == others
+    assert (both.name, both.ratio, both.problem["n"], both.problem["rows"]) == ("", 0.25, 80, 2)  # rows have no half
     assert half.launches.steps[0].grid == (1, 1, 1)
     assert flow.emulation_task(own, replace(variant, planned=second)).halved == ()
     least, middle, largest = flow.emulation_task(own, replace(variant, planned=first)).samples
@@ -152,7 +155,7 @@ def test_each_size_that_the_cpu_has_smaller_is_halved_for_every_eighth_variant(c
         (64, 1),
     ]
     assert (largest.ratio, largest.launches.steps[0].grid) == (256 / 40 * 3, (8, 1, 1))
-    assert [half.problem["n"] for half in largest.halved] == [128, 512, 256, 256]
+    assert [half.problem["n"] for half in largest.halved] == [128, 64, 512, 1024, 256, 256, 256, 128, 512]
     assert not flow.emulation_task(own, replace(variant, planned=second)).samples[-1].halved
 
 

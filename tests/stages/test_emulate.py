@@ -304,6 +304,12 @@ $done:
     assert emulate(replace(task, halved=(unborne, doubled)), ptx).growth == {"m": pytest.approx(twice)}
     assert emulate(replace(task, halved=(half, doubled)), ptx).growth == done.growth
     assert emulate(task, ptx).growth == {}
+    both, quarter = HalvedSize("", 0.5, task.launches, {"m": 64}), HalvedSize("m", 4.0, task.launches, {"m": 8})
+    more = emulate(replace(task, halved=(half, doubled, quarter, both)), ptx)
+    assert [one.sizes["m"] for one in more.resized] == [16, 64]  # three sizes tell what each loop does
+    assert (more.resized[0].blocks, more.resized[0].loops["$rows"]) == (1, more.resized[0].looped)
+    (counted,) = more.launches
+    assert counted.loops["$row"] == counted.hot_loop.threads
 
 
 def sampled(compared, **changes):

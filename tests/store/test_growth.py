@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from lab.emulator.results import ExecutedCounts
 from lab.measured.timing import Merit
+from lab.store.curves import resized_counts
 from lab.store.growth import Growth, counted, declared, works
 from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, SampleRecord
 
@@ -106,3 +108,57 @@ def test_a_sample_says_how_the_work_grows_from_its_own_size(rows):
     assert declared(replace(record, merit=Merit.TFLOPS)) == 2.5
     other = replace(given, variant="other")  # which has none
     assert counted([record, other]) == counted([record]) | {"other": Growth(8 * 32, 8 * 32)}
+
+
+@pytest.fixture
+def product(make):
+    """A product of 64 by 64, whose result takes a loop of 500 instructions that the depth does not change."""
+
+    def made(name="v", *, is_shown=True, real=None, blocks=64 * 64):
+        def steps(m=64, n=64, k=64):
+            tiles = m * n // 64**2
+            hot, around, outside = (tiles * one for one in (2 * k, 500, 60))
+            counts = [ExecutedCounts(0, one, {}, {}, {}, {}, {}) for one in (hot + around + outside, hot + around)]
+            launch = LaunchRecord((tiles, 1, 1), (32, 1, 1), 0)
+            return (EmulatedStep("k", launch, counts[0], looped=counts[1], loops={"along k": hot}),)
+
+        sizes = [{"m": 128}, {"m": 256}, {"n": 128}, {"n": 256}, {"k": 32}, {"k": 128}]
+        resized = tuple(resized_counts(one, steps(**one)) for one in sizes) if is_shown else ()
+        powers = {"m": 1.0, "n": 1.0, "k": 0.27}
+        done = EmulationRecord({"m": 64, "n": 64, "k": 64}, steps(), bytes_needed=100, growth=powers, resized=resized)
+        return replace(
+            make("no_gpu").records()[0], variant=name, problem=real or {"m": 4096, "n": 4096, "k": 4096},
+            launch=LaunchRecord((blocks, 1, 1), (32, 1, 1), 0), emulation=done, bytes_moved=200 * 64,
+            merit=Merit.BANDWIDTH,
+        )  # fmt: skip
+
+    return made
+
+
+def test_what_is_done_once_for_a_result_does_not_grow_with_its_depth(product):
+    """The power of the depth is 0.27: without curves, bytes would say that the work grows 128 times."""
+    tiles, grown = 64 * 64, (2 * 4096 + 500) / (2 * 64 + 500)
+    (found,) = works([product()], {"v": "along k"}).values()
+    assert found.likely == found.most == pytest.approx(tiles * grown)
+    assert found.parts.hot == pytest.approx(tiles * 64)
+    assert found.parts.around == found.parts.outside == pytest.approx(tiles)
+    (whole,) = works([product()]).values()  # of which the hot loop is not known
+    assert whole.likely == pytest.approx(tiles * grown)
+    assert whole.parts is None
+
+
+def test_other_variants_of_the_problem_take_the_curves(product):
+    found = works([product(), product("other", is_shown=False)], {"v": "along k", "other": "theirs"})
+    assert found["other"] == found["v"]
+    assert not any(one.parts for one in works([product(is_shown=False)]).values())
+
+
+def test_a_grid_that_does_not_follow_the_sizes_leaves_it_to_powers(product):
+    """Blocks that stay, as many as the GPU holds, have several tiles each."""
+    given = [product(), product("stays", blocks=132)]
+    assert {one.parts for one in works(given, {"v": "along k"}).values()} == {None}
+
+
+def test_sizes_that_throughput_counts_have_no_curves(product):
+    operations = replace(product(), merit=Merit.TFLOPS, flops=0)
+    assert works([operations], {"v": "along k"})["v"].parts is None
