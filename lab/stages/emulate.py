@@ -284,13 +284,13 @@ def _growth(task: EmulationTask, ptx: str, steps: Sequence[EmulatedStep]) -> _Gr
     a power from a sum of powers (`lab.store.curves`). Sizes of which no other can be executed are absent.
     """
     grown = _Grown()
-    warps = sum(one.warps for step in steps if (one := step.executed) is not None)
+    cost = sum(map(_cost, (step.executed for step in steps if step.executed is not None)))
     for half in task.halved:
         changed = [half.name] if half.name else list(dict.fromkeys(one.name for one in task.halved if one.name))
         known = [one for one in grown.resized if list(one.sizes) == changed]
         if known and (not half.name or not is_open(half.name, task.problem, steps, known)):
             continue
-        if (known or not half.name) and warps * half.ratio ** -max(1.0, grown.whole.get(half.name, 1.0)) > _ENLARGED:
+        if (known or not half.name) and cost * half.ratio ** -max(1.0, grown.whole.get(half.name, 1.0)) > _ENLARGED:
             continue
         found = _at_size(task, half, ptx, len(steps))
         if found is None:
@@ -305,8 +305,13 @@ def _growth(task: EmulationTask, ptx: str, steps: Sequence[EmulatedStep]) -> _Gr
     return grown
 
 
-_ENLARGED: Final = 4 * _MOMENT
-"""Warp instructions of an enlarged problem that is executed in a second or two."""
+_ENLARGED: Final = 4_000_000
+"""Cost of an enlarged problem that is executed in some seconds, as `_cost` has it."""
+
+
+def _cost(done: ExecutedCounts) -> int:
+    """Warp instructions, of which one of matrices takes as long as hundreds of others: 0.2 ms, fragments included."""
+    return done.warps + 200 * done.warps_by_class.get(InstructionClass.MMA, 0)
 
 
 def _at_size(task: EmulationTask, half: HalvedSize, ptx: str, launches: int) -> tuple[EmulatedStep, ...] | None:

@@ -263,7 +263,7 @@ def test_a_reference_of_the_wrong_shape_is_no_failure_of_a_variant(tmp_path):
         emulate(EmulationTask(launches, found.reference, {"m": 8}, 0, {}), PTX)
 
 
-def test_half_a_size_shows_how_instructions_grow(compared):
+def test_half_a_size_shows_how_instructions_grow(compared, monkeypatch):
     """One thread adds up, for each of m elements, all m: twice m is four times the instructions of the inner loop."""
     body = """    setp.ne.u32 %p1, %r2, 0;
     @%p1 bra $done;
@@ -310,6 +310,8 @@ $done:
     assert (more.resized[0].blocks, more.resized[0].loops["$rows"]) == (1, more.resized[0].looped)
     (counted,) = more.launches
     assert counted.loops["$row"] == counted.hot_loop.threads
+    monkeypatch.setattr(stage, "_ENLARGED", 0)  # a further size that takes long is left out
+    assert [one.sizes["m"] for one in emulate(replace(task, halved=(half, doubled)), ptx).resized] == [16]
 
 
 def sampled(compared, **changes):
