@@ -38,7 +38,7 @@ from lab.operators.declared.specification import Argument, Direction
 from lab.operators.foreign import Described, ForeignOperator
 from lab.predict.schedulers.estimate import Pace
 from lab.runs.reference import ReferenceVariant
-from lab.runs.samples import aligned_as, congruent, filled, smaller_sizes
+from lab.runs.samples import aligned_as, congruent, filled, others, smaller_sizes
 from lab.runs.schedule import LaneTask
 from lab.stages import record as records
 from lab.stages.build import BuildFailure, Built
@@ -270,29 +270,23 @@ _HALVED_EVERY: Final = 8
 def _halved(context: FlowContext, variant: InspectedVariant, given: Problem) -> tuple[HalvedSize, ...]:
     """The emulated problem with one size halved, for each size in which it is smaller than the problem itself.
 
-    Behind each stand the problems with a quarter of this size, which costs little, and with the double and the fourfold
-    one, for kernels that do not bear the smaller ones: a tile of 128 rows covers no 64. At the end all sizes are
-    changed at once. They are only for kernels that declare no operations: for the others the operations say how their
-    work grows.
+    Behind each stand others of this size, in case that the kernel does not bear it, and to tell sums of powers from a
+    power (`lab.runs.samples.others`). At the end all sizes are changed at once. They are only for kernels that declare
+    no operations: for the others the operations say how their work grows.
     """
     computed = context.experiment.operator
     if not isinstance(computed, Declared) or computed.merit is Merit.TFLOPS or variant.planned.position % _HALVED_EVERY:
         return ()
     sizes = smaller_sizes(given, variant.planned.point.problem.values)
-    resized = [
-        (name, {name: other})
-        for name, (size, real) in sizes.items()
-        for other in (size // 2, size // 4, 2 * size, 4 * size)
-        if 1 <= other <= real
-    ]
+    resized = [(name, {name: other}) for name, (size, real) in sizes.items() for other in others(size, real)]
     if len(sizes) > 1:
         halves = {name: size // 2 for name, (size, _) in sizes.items()}
         doubles = {name: 2 * size for name, (size, real) in sizes.items() if 2 * size <= real}
         resized += [("", other) for other in (halves, doubles) if all(other.values()) and len(other) == len(sizes)]
     return tuple(
-        HalvedSize(name, math.prod(sizes[one][0] / size for one, size in others.items()), *made)
-        for name, others in resized
-        if (made := _resized(context, variant, given, others)) is not None
+        HalvedSize(name, math.prod(sizes[one][0] / size for one, size in changed.items()), *made)
+        for name, changed in resized
+        if (made := _resized(context, variant, given, changed)) is not None
     )
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.base.warp import LINE_BYTES
-from lab.runs.samples import aligned_as, congruent, filled, smaller_sizes
+from lab.runs.samples import aligned_as, congruent, filled, others, smaller_sizes
 
 
 def test_sizes_that_are_smaller_on_the_cpu_are_found():
@@ -79,3 +79,10 @@ def test_a_leading_dimension_has_the_same_power_of_two_up_to_a_line(real, least)
     found = aligned_as(real, least)
     assert least <= found < least + 2 * LINE_BYTES
     assert min(real & -real, LINE_BYTES) == min(found & -found, LINE_BYTES)
+
+
+def test_other_sizes_are_such_that_kernels_bear():
+    assert others(256, 4096) == (128, 64, 512, 1024)
+    assert others(240, 4080) == (120, 60, 112, 48, 480, 960)  # steps of 16 go through 112 and 48
+    assert others(128, 300) == (64, 32, 44, 256)
+    assert others(1, 3) == (2,)
