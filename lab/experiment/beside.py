@@ -152,7 +152,7 @@ class BesideReading(Reading):
         elif text in arrays:
             return self._array(name, text, arrays[text], path, structure)
         elif (marked := MARK.search(text)) and text[: marked.start()].strip() in arrays and not structure:
-            return self._mapped(name, text, path, axes)
+            return self._mapped(name, text, marked, path, axes)
         elif typed is not None and typed[1] in ELEMENT_TYPES:
             return self._typed(name, text, path, structure, axes)
         elif self._is_scalar_alone(text):
@@ -174,10 +174,12 @@ class BesideReading(Reading):
         self._bound.append(BoundArgument(name, Source.ARRAY, array, is_written))
         return Argument(name, dtype, Direction.OUT if is_written else Direction.IN, (), structure=structure)
 
-    def _mapped(self, name: str, text: str, path: Key, axes: Mapping[str, tuple[Scalar, ...]]) -> Argument | None:
+    def _mapped(
+        self, name: str, text: str, marked: re.Match[str], path: Key, axes: Mapping[str, tuple[Scalar, ...]]
+    ) -> Argument | None:
         """A tensor map of an array of the operator: `A as map[64, 64] of [m, k] strides [lda, 1]`."""
-        array, tail = (part.strip() for part in MARK.split(text, maxsplit=1))
-        tail = f"as map{tail}"
+        begin = marked.start()
+        array, tail = text[:begin].strip(), text[begin:].strip()
         taken = self._array(name, array, self._arrays[array], path, "")
         if not PARTS["of"].search(tail):
             accepted = "as map[BOX] of [EXTENTS] strides [STRIDES], over the problem"
