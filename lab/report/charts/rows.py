@@ -280,6 +280,15 @@ def pack_slices(slices: Sequence[Slice]) -> dict[str, object]:
     return {"variants": variants, "classes": classes, "mixes": mixes, "parts": parts}
 
 
+TENSOR_RATIOS: Final = (
+    "matrix_flop_per_shared_byte",
+    "matrix_flop_per_global_byte",
+    "matrix_instruction_share",
+    "bytes_in_flight",
+    "counted_pipe_tensor",
+)
+"""What stands first on the axis of the ratio chart where variants multiply on tensor cores."""
+
 RATIOS: Final = (
     "ptx_fma_over_fma_plus_ld_shared",
     "ptx_fma_share",
@@ -312,7 +321,9 @@ def ratio_columns(
         if max(ceilings, default=0.0) <= min(ceilings, default=0.0) * (1 + 1e-9):
             return ()  # a single launch has one bound, the memory's bandwidth; sequences of launches differ
     known = {column.name: column for column in columns}
-    names = RATIOS if response.unit is Merit.TFLOPS else TRAFFIC
+    multiplied = known.get("matrix_instruction_share")
+    tensor = TENSOR_RATIOS if multiplied is not None and any(multiplied.get(record) for record in records) else ()
+    names = (*tensor, *RATIOS) if response.unit is Merit.TFLOPS else TRAFFIC
     there = (known[name] for name in names if name in known)  # several launches have no ratio of their own
     values = {one: {found for record in records if (found := one.get(record)) is not None} for one in there}
     return tuple(sorted((one for one, found in values.items() if found), key=lambda one: len(values[one]) == 1))

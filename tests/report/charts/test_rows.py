@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from lab.report.charts.definition import Label, Row
 from lab.report.charts.rows import (
     MOST_BARS,
     RATIOS,
+    TENSOR_RATIOS,
     Bar,
     bars,
     labelled_points,
@@ -21,7 +23,11 @@ from lab.report.charts.rows import (
     row_names,
 )
 from lab.report.registry.registry import columns_for
+from lab.runs.sides import read_side
 from lab.store.figures import ranked, response_of
+
+COUNTED = Path(__file__).parents[3] / "reports/h200/hgemm_counters"
+"""Variants with wgmma that were executed on the CPU, measured and profiled."""
 
 
 def test_near_points_share_a_label():
@@ -111,6 +117,18 @@ def test_a_ratio_that_is_the_same_everywhere_comes_last(make):
     named = [column.name for column in ratio_columns(columns, same, response_of(same))]
     assert named[0].startswith("sass")
     assert set(named) >= {RATIOS[0], named[0]}
+
+
+def test_what_feeds_matrix_instructions_comes_first_where_there_are_some(make):
+    side = read_side(str(COUNTED))
+    named = [
+        c.name for c in ratio_columns(columns_for(side.run, side.records), side.records, response_of(side.records))
+    ]
+    assert named[:5] == list(TENSOR_RATIOS)
+    store = make("sweep")
+    records = store.records()
+    named = [column.name for column in ratio_columns(columns_for(store.run(), records), records, response_of(records))]
+    assert not set(named) & set(TENSOR_RATIOS)
 
 
 def test_bars_of_a_ladder_keep_its_order_and_names_are_unique(make):
