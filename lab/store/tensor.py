@@ -10,11 +10,9 @@ from dataclasses import dataclass
 
 from lab.base.warp import LINE_BYTES, SECTOR_BYTES
 from lab.emulator.results import MemoryCount
-from lab.isa.matrix import matrix_product
-from lab.isa.mix import KernelMix
 from lab.isa.model import InstructionClass as C
 from lab.store.model import EmulatedStep, VariantRecord
-from lab.store.products import Copies, copies_of, operand_wavefronts, ring_of, with_loop_along_k
+from lab.store.products import Copies, copies_of, multiply_adds, operand_wavefronts, ring_of, with_loop_along_k
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +41,7 @@ def tensor_figures(record: VariantRecord) -> TensorFigures | None:
         return None
     most = max(range(len(launches)), key=lambda i: _matrix_instructions(launches[i]))
     step, counts = launches[most], launches[most].executed
-    read = counts.warps_by_opcode if counts is not None else {}
-    flop = 2 * sum(n * found.multiply_adds for opcode, n in read.items() if (found := matrix_product(opcode)))
-    if counts is None or not flop:
+    if counts is None or not (flop := 2 * multiply_adds(counts)):
         return None
     instructions, copies = _matrix_instructions(step), copies_of(step, 1.0)
     loads, loaded, copied = (
@@ -74,10 +70,7 @@ def _in_flight(record: VariantRecord, number: int, step: EmulatedStep, copies: C
     if launch is None:
         return None
     looped = with_loop_along_k(step, ptx)
+    along_k = ptx.with_hot(looped.hot_label) if ptx is not None else None
     shared = launch.dynamic_shared_bytes + (resources.shared_bytes if resources is not None else 0)
-    ring = ring_of(looped, _at_loop(ptx, looped), copies, 1.0, shared)
+    ring = ring_of(looped, along_k, copies, 1.0, shared)
     return ring.bytes * ring.ahead if ring is not None else None
-
-
-def _at_loop(ptx: KernelMix | None, step: EmulatedStep) -> KernelMix | None:
-    return ptx.with_hot(step.hot_label) if ptx is not None else None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from lab.measured.counters import PIPES
 from lab.measured.timing import Kind
-from lab.report.columns import Column, Getter
+from lab.report.columns import Column
 from lab.report.facts import counted
 from lab.report.registry.getters import conflicts, executed, executed_share, profiled, sectors, traffic
 from lab.report.variant.executed import executed_by_class
@@ -42,16 +42,6 @@ def _accesses(*names: str) -> Iterator[Column]:
             figure = sectors if space == "global" else conflicts
             about = f"{about} per warp request; whole launch on the CPU"
             yield Column(key, title, E, traffic((name,), figure), format=".2f", about=about)
-
-
-def _tensor(getter: Callable[[TensorFigures], float | None]) -> Getter:
-    """A figure of what feeds the matrix instructions; None for a variant without any."""
-
-    def get(record: VariantRecord) -> float | None:
-        found = tensor_figures(record)
-        return None if found is None else getter(found)
-
-    return get
 
 
 def _moved_per_needed(record: VariantRecord) -> float | None:
@@ -121,39 +111,6 @@ EXECUTION: Final = (
         _moved_per_needed,
         format=".2f",
         about="bytes of sectors of global memory over the problem's least traffic, as if there were no caches",
-    ),
-    Column(
-        "matrix_flop_per_shared_byte",
-        "matrix FLOP per shared byte",
-        E,
-        _tensor(lambda found: found.flop_per_shared_byte),
-        format=".1f",
-        about="of what threads, ldmatrix and wgmma read in shared memory; whole launch on the CPU",
-    ),
-    Column(
-        "matrix_flop_per_global_byte",
-        "matrix FLOP per global byte",
-        E,
-        _tensor(lambda found: found.flop_per_global_byte),
-        format=".1f",
-        about="of the sectors that loads and asynchronous copies fetch; whole launch on the CPU",
-    ),
-    Column(
-        "matrix_instruction_share",
-        "matrix instructions",
-        E,
-        _tensor(lambda found: found.share),
-        format=".1%",
-        about="share of all warp instructions of the PTX; whole launch on the CPU",
-    ),
-    Column(
-        "bytes_in_flight",
-        "bytes in flight",
-        E,
-        _tensor(lambda found: found.bytes_in_flight),
-        "B",
-        ",.0f",
-        about="of a block: the stages that asynchronous copies fill while another one is read",
     ),
     Column(
         "counted_per_byte_needed",
@@ -275,3 +232,49 @@ EXECUTION: Final = (
         about="races, bad accesses and divergent barriers that the CPU execution found",
     ),
 )
+
+
+def tensor_columns(records: Sequence[VariantRecord]) -> tuple[Column, ...]:
+    """What feeds the matrix instructions of the variants that have some."""
+    found = {record.variant: tensor_figures(record) for record in records}
+
+    def column(
+        name: str, title: str, of: Callable[[TensorFigures], float | None], form: str, about: str, *, unit: str = ""
+    ) -> Column:
+        def get(record: VariantRecord) -> float | None:
+            one = found.get(record.variant)
+            return None if one is None else of(one)
+
+        return Column(name, title, E, get, unit, form, about=about)
+
+    return (
+        column(
+            "matrix_flop_per_shared_byte",
+            "matrix FLOP per shared byte",
+            lambda one: one.flop_per_shared_byte,
+            ".1f",
+            "of what threads, ldmatrix and wgmma read in shared memory; whole launch on the CPU",
+        ),
+        column(
+            "matrix_flop_per_global_byte",
+            "matrix FLOP per global byte",
+            lambda one: one.flop_per_global_byte,
+            ".1f",
+            "of the sectors that loads and asynchronous copies fetch; whole launch on the CPU",
+        ),
+        column(
+            "matrix_instruction_share",
+            "matrix instructions",
+            lambda one: one.share,
+            ".1%",
+            "share of all warp instructions of the PTX; whole launch on the CPU",
+        ),
+        column(
+            "bytes_in_flight",
+            "bytes in flight",
+            lambda one: one.bytes_in_flight,
+            ",.0f",
+            "of a block: the stages that asynchronous copies fill while another one is read",
+            unit="B",
+        ),
+    )

@@ -12,7 +12,7 @@ from lab.measured.timing import Kind, Measurement, Merit
 from lab.report.columns import Column
 from lab.report.registry import errors
 from lab.report.registry.code import CODE
-from lab.report.registry.execution import EXECUTION
+from lab.report.registry.execution import EXECUTION, tensor_columns
 from lab.report.registry.getters import timed
 from lab.report.registry.headline import HEADLINE, IDENTITY
 from lab.store import figures
@@ -106,7 +106,7 @@ def columns_for(
     asked = (*IDENTITY, compiler, options, *problems, *parameters, *_cards(run, records))
     first, differ = errors.of_baselines(records), errors.differ(records)
     headline = tuple(replace(one, shown=True) if differ and one.name == errors.OWN else one for one in HEADLINE)
-    made = (*asked, *again, *chosen, *headline, *first, *EXECUTION, *CODE, *compared)
+    made = (*asked, *again, *chosen, *headline, *first, *EXECUTION, *tensor_columns(records), *CODE, *compared)
     if any(record.profile for record in records):  # the emulated traffic stands beside the counted one
         made = tuple(replace(one, shown=True) if one.name == "moved_per_byte_needed" else one for one in made)
     return made if unit is Merit.TFLOPS else tuple(_in_unit(column, unit) for column in made)
