@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from browser_waits import wait_until
 from planted_tuning import GPU, plant
 
 from lab.report.analysis import analyse, load
@@ -89,8 +90,8 @@ def test_both_mixes_stand_side_by_side_and_the_difference_is_said(visit, records
     assert page.locator(".mixtable .bar").count() == 6
     assert "The loop that executes most is" in page.locator("#viewer .note").inner_text()
     page.click('[data-switch="mix-ptx mix-executed mix-sass"] button:has-text("kernel, count")')
-    page.wait_for_function(
-        "document.querySelector('#chart-mix-executed').textContent.includes('instructions per thread (emulated)')"
+    wait_until(
+        page, "document.querySelector('#chart-mix-executed').textContent.includes('instructions per thread (emulated)')"
     )
     assert "instructions (static)" in page.locator("#chart-mix-sass").text_content()
 
@@ -183,9 +184,7 @@ def open_file(browser):
 
 def test_the_page_of_a_run_needs_nothing_that_its_policy_forbids(open_file, make):
     page, complaints = open_file(render(make("sweep"))[0])
-    page.wait_for_function(
-        "[...document.querySelectorAll('[data-chart]')].every((e) => e.querySelector('svg, canvas'))"
-    )
+    wait_until(page, "[...document.querySelectorAll('[data-chart]')].every((e) => e.querySelector('svg, canvas'))")
     page.locator("[data-chart] .mark-symbol path").first.hover(force=True)
     page.wait_for_selector("#vg-tooltip-element.visible")
     page.locator("[data-choice]").last.click()
@@ -196,9 +195,7 @@ def test_the_page_of_a_run_needs_nothing_that_its_policy_forbids(open_file, make
 def test_the_page_of_a_tuning_run_needs_nothing_that_its_policy_forbids(open_file, tmp_path):
     with TuningStore(plant(tmp_path / "tuned", GPU)) as store:
         page, complaints = open_file(render_tuning(store)[0])
-    page.wait_for_function(
-        "[...document.querySelectorAll('[data-chart]')].every((e) => e.querySelector('svg, canvas'))"
-    )
+    wait_until(page, "[...document.querySelectorAll('[data-chart]')].every((e) => e.querySelector('svg, canvas'))")
     assert complaints == []
 
 
@@ -211,9 +208,20 @@ def test_a_small_page_shows_its_pictures_and_its_style(open_file, benchmark_scri
         file = store.folder / "small.html"
         file.write_text(small.html(made, store.folder, (), "reports/h200/gemm_unroll"), encoding="utf-8")
     page, complaints = open_file(file)
-    page.wait_for_function("[...document.images].length && [...document.images].every((e) => e.naturalWidth > 0)")
+    wait_until(page, "[...document.images].length && [...document.images].every((e) => e.naturalWidth > 0)")
     assert page.locator("img").count() == len(pngs)
     assert page.locator("table").first.evaluate("(e) => getComputedStyle(e).borderCollapse") == "collapse"
+    assert complaints == []
+
+
+LATE = """<meta http-equiv="Content-Security-Policy" content="script-src 'none'">
+<style>@keyframes late { to { width: 9px } } body { width: 5px; animation: late 0.3s steps(1) forwards }</style>"""
+
+
+def test_what_becomes_true_late_is_waited_for_in_a_page_that_forbids_eval(open_file, tmp_path):
+    (tmp_path / "late.html").write_text(LATE, encoding="utf-8")
+    page, complaints = open_file(tmp_path / "late.html")
+    wait_until(page, "getComputedStyle(document.body).width === '9px'")
     assert complaints == []
 
 
@@ -232,6 +240,6 @@ def test_markup_that_came_into_a_page_runs_nothing(open_file, make):
     for markup in MARKUP:
         file.write_text(html.replace("<main", f"{markup}<main", 1), encoding="utf-8")
         page, complaints = open_file(file)
-        page.wait_for_function(DRAWN)
+        wait_until(page, DRAWN)
         assert page.title() != "ran"
         assert [text for text in complaints if text.startswith("violation of ")], markup

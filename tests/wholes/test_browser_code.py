@@ -6,6 +6,7 @@ import csv
 import io
 
 import pytest
+from browser_waits import wait_until
 
 from lab.report.render import render
 from lab.store.database import Store
@@ -97,7 +98,7 @@ def test_two_variants_are_chosen_in_the_table_and_stand_side_by_side(visit, swee
     first, second, third = (record.variant for record in sweep.records()[:3])
     page = visit(sweep.folder, "variants", width)
     page.check(f'#table [data-compare="{first}"]')
-    page.wait_for_function("document.querySelector('.pane')")
+    wait_until(page, "document.querySelector('.pane')")
     assert page.url.endswith(f"#v-{first}")
     page.check(f'#table [data-compare="{second}"]')
     page.wait_for_selector(".rows .row")
@@ -109,17 +110,17 @@ def test_two_variants_are_chosen_in_the_table_and_stand_side_by_side(visit, swee
     assert {name for name in one if one[name] != two[name]} <= shown
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.check(f'#table [data-compare="{third}"]')
-    page.wait_for_function(f"document.querySelector('#other').value === '{third}'")
+    wait_until(page, f"document.querySelector('#other').value === '{third}'")
     assert page.locator("#pick").input_value() == second
     page.go_back()
-    page.wait_for_function(f"document.querySelector('#other').value === '{second}'")
+    wait_until(page, f"document.querySelector('#other').value === '{second}'")
     page.go_back()
-    page.wait_for_function("document.querySelector('#other').value === ''")
+    wait_until(page, "document.querySelector('#other').value === ''")
     page.go_forward()
     page.wait_for_selector(".rows .row")
     assert page.locator("#other").input_value() == second
     page.click("#swap")
-    page.wait_for_function(f"document.querySelector('#pick').value === '{second}'")
+    wait_until(page, f"document.querySelector('#pick').value === '{second}'")
 
 
 def test_the_rows_of_a_difference_hold_every_line_of_both_sides(visit, sweep):
@@ -209,11 +210,11 @@ def test_every_point_of_a_chart_opens_its_code_and_shift_compares(visit, sweep):
     ids = {record.variant for record in sweep.records()}
     page.locator("#chart-ratio").scroll_into_view_if_needed()
     points.first.click(force=True)
-    page.wait_for_function("location.hash.startsWith('#v-')")
+    wait_until(page, "location.hash.startsWith('#v-')")
     first = page.url.partition("#v-")[2]
     assert first in ids
     page.wait_for_selector(".pane")
     page.locator("#chart-ratio").scroll_into_view_if_needed()
     points.last.click(force=True, modifiers=["Shift"])
-    page.wait_for_function("location.hash.includes('?with=')")
+    wait_until(page, "location.hash.includes('?with=')")
     assert page.url.partition("#v-")[2].partition("?with=")[0] == first
