@@ -61,7 +61,7 @@ class AsyncShadow:
         Args:
             cells: (pieces,) cells of the access.
             who: (pieces,) the batch's index of each piece's thread.
-            warp: A whole warp accesses them, for which any of its lanes has seen the phase.
+            warp: Whole warps access them, for which any of their lanes has seen the phase.
         """
         copied = np.flatnonzero(self._copied[cells])
         if not len(copied):
@@ -69,8 +69,8 @@ class AsyncShadow:
         held = cells[copied]
         mbarriers = self._copied[held] - 1
         if warp:
-            first = int(who[0]) // WARP_SIZE * WARP_SIZE
-            seen = self.seen[:, first : first + WARP_SIZE].max(axis=1)[mbarriers]
+            by_warp = self.seen.reshape(len(self.seen), -1, WARP_SIZE).max(axis=2)
+            seen = by_warp[mbarriers, warp_of(who[copied])]
         else:
             seen = self.seen[mbarriers, who[copied]]
         early: Indices = copied[seen <= self._phase[held]]

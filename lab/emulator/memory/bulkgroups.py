@@ -83,9 +83,9 @@ class BulkGroups:
         shadow = self._watch.shadow
         if shadow is None or not len(places):
             return
-        found, cells, who = shadow.begin_async_read(places, width, thread, position, what="bulk copy")
-        self._watch.report_shared(position, who, cells * shadow.cells.granule - base, found)
-        self._outgoing.append(_Outgoing(thread, int(self._groups[thread]) + 1, position, cells, who))
+        read = shadow.begin_async_read(places[None], width, np.array([thread]), position, what="bulk copy")
+        self._watch.report_shared(position, read.who, read.cells * shadow.cells.granule - base, read.found)
+        self._outgoing.append(_Outgoing(thread, int(self._groups[thread]) + 1, position, read.cells, read.who))
 
     def write(self, thread: int, arrive: Callable[[], None]) -> None:
         """Remember what a copy of a thread writes; `arrive` is called when the thread has waited for it."""

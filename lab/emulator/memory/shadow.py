@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.base.warp import WARP_SIZE
 from lab.emulator.arrays import Addresses, Bits, Indices, Mask
 from lab.emulator.lanes import warp_of
 from lab.emulator.memory.asyncshadow import AsyncShadow
@@ -44,6 +45,23 @@ class Shadow:
             good &= self.written[offsets + byte]
         bad = np.flatnonzero(~good)
         return [Conflict("uninitialised-read", bad, detail="nothing wrote this memory")] if len(bad) else []
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AsyncRead:
+    """A read through the async proxy that has begun, one element for each cell that a reader reads.
+
+    Attributes:
+        found: The conflicts, whose positions are those of the cells.
+        cells: (cells,) what is read; once for each reader.
+        who: (cells,) the thread that reads it.
+        reader: (cells,) which of the readers that is.
+    """
+
+    found: list[Conflict]
+    cells: Indices
+    who: Indices
+    reader: Indices
 
 
 class SharedShadow:
@@ -143,7 +161,7 @@ class SharedShadow:
             cells: (count * pieces,) cells of the access.
             threads: (count,) its threads.
             verb: What the access is called.
-            warp: It is that of one whole warp.
+            warp: It is that of whole warps.
         """
         found = []
         pieces = len(cells) // max(1, len(threads))
@@ -306,37 +324,35 @@ class SharedShadow:
         self,
         offsets: Indices,
         width: int,
-        reader: int,
+        readers: Indices,
         instruction: int,
         *,
         what: str,
         warp: bool = False,
         follow: bool = False,
-    ) -> tuple[list[Conflict], Indices, Indices]:
-        """Check what a bulk copy or a matrix instruction reads through the async proxy, and note it.
+    ) -> AsyncRead:
+        """Check what bulk copies or a matrix instruction read through the async proxy, and note it.
 
-        What a thread of the warp wrote last, it reads itself; the thread stands for its warp elsewhere.
+        What a thread of a warp wrote last, it reads itself; the reader stands for its warp elsewhere.
 
         Args:
-            offsets: (count,) byte offsets into the batch's shared memory.
+            offsets: (readers, count) byte offsets into the batch's shared memory.
             width: Bytes at each of them.
-            reader: The thread that asks for it, or the first of the warp that does.
+            readers: (readers,) the threads that ask for it, or the first of each warp that does.
             instruction: Index of the instruction.
             what: What reads, in words.
-            warp: The whole warp reads.
-            follow: What it finds unwritten is followed, and is no fault by itself.
-
-        Returns:
-            The conflicts, whose positions are those of the cells, the cells, and the thread that reads each of them.
+            warp: Whole warps read.
+            follow: What they find unwritten is followed, and is no fault by itself.
         """
-        granule = self.cells.granule
+        granule, total = self.cells.granule, self.cells.total
         pieces = np.arange(0, width, granule)
-        cells = np.unique((offsets[:, None] + pieces) // granule)
-        who = np.full(len(cells), reader)
+        touched = (offsets[..., None] + pieces).reshape(len(readers), -1) // granule
+        of, cells = np.divmod(np.unique(touched + total * np.arange(len(readers))[:, None]), total)
+        who = readers[of]
         if warp:
             stamps = self.cells.write.stamps[cells]
             writers = self.races.threads_of(stamps).astype(np.int64) - self.clocks.base
-            who = np.where((stamps > WRITTEN) & (warp_of(writers) == reader // WARP_SIZE), writers, who)
+            who = np.where((stamps > WRITTEN) & (warp_of(writers) == warp_of(who)), writers, who)
         side = CheckedAccess(cells[:, None], who, WARPS if warp else PLAIN, instruction)
         found = ([] if follow else self._unwritten(side.cells)) + self.races.read(side)
         if self._any_pending:
@@ -347,8 +363,8 @@ class SharedShadow:
             if len(at):
                 detail = f"{what} of what threads wrote, without a fence.proxy.async between the two"
                 found.append(self._missing_fence(self.bulk, cells[at], at, detail))
-            self.bulk.reading[cells] += 1
-        return found, cells, who
+            np.add.at(self.bulk.reading, cells, 1)
+        return AsyncRead(found, cells, who, of)
 
     def send(
         self, bulk: AsyncShadow, offset: int, size: int, thread: int, instruction: int, *, until: tuple[Place, int]
@@ -381,7 +397,7 @@ class SharedShadow:
         """Note that all has been read that `begin_async_read` noted: who asked for it has waited."""
         self.races.read(CheckedAccess(cells[:, None], who, WARPS if warp else PLAIN, instruction))
         if self.bulk is not None:
-            self.bulk.reading[cells] -= 1
+            np.subtract.at(self.bulk.reading, cells, 1)
 
     @staticmethod
     def _over_reads(bulk: AsyncShadow, cells: Indices, count: int, verb: str) -> list[Conflict]:

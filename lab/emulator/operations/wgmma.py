@@ -300,13 +300,15 @@ class _Operand:
         site = self._site
         if site.memory.watch.shadow is None:
             return
-        for i, start in enumerate(starts.tolist()):
-            for warp in range(WARPGROUP):
-                part: tuple[int | slice, ...] = (i,)
-                if self._by_warp:
-                    axis = 2 if self._turned else 1
-                    size = offsets.shape[axis] // WARPGROUP
-                    part = (i, *([slice(None)] * (axis - 1)), slice(warp * size, (warp + 1) * size))
-                site.warpgroups.read(
-                    site.position, start + warp, places[part].reshape(-1), offsets[part].reshape(-1), PIECE
-                )
+        site.warpgroups.read(site.position, starts, self._by_warps(places), self._by_warps(offsets), PIECE)
+
+    def _by_warps(self, pieces: Addresses) -> Addresses:
+        """Return which pieces each warp reads, (warpgroups, 4, its pieces), of those of an operand."""
+        groups, lines, each = pieces.shape
+        if not self._by_warp:
+            return np.broadcast_to(pieces.reshape(groups, 1, -1), (groups, WARPGROUP, lines * each))
+        if self._turned:
+            quarters = pieces.reshape(groups, lines, WARPGROUP, each // WARPGROUP).swapaxes(1, 2)
+        else:
+            quarters = pieces.reshape(groups, WARPGROUP, lines // WARPGROUP, each)
+        return quarters.reshape(groups, WARPGROUP, -1)

@@ -13,7 +13,7 @@ PTX ISA, Asynchronous Warpgroup Level Matrix Instructions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,18 +34,16 @@ _MOST_REGISTERS = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reading:
-    """Shared memory that wgmma of one warp still read.
+    """Shared memory that a wgmma of one warpgroup still reads.
 
     Attributes:
-        warp: The warp of the batch.
-        first: The first warp of its warpgroup.
+        first: The first warp of the warpgroup.
         group: Number of the wgmma-group.
         position: Index of the instruction.
-        cells: Cells that it reads.
-        who: (cells,) thread that stands for the warp.
+        cells: Cells that its warps read.
+        who: (cells,) thread that stands for the warp that reads it.
     """
 
-    warp: int
     first: int
     group: int
     position: int
@@ -226,42 +224,49 @@ class Warpgroups:
 
     # --- shared memory ----------------------------------------------------------------------------------------
 
-    def read(self, position: int, warp: int, places: Indices, offsets: Indices, width: int) -> None:
-        """Check what one warp's wgmma reads from shared memory, and remember it until the wait.
+    def read(self, position: int, firsts: Indices, places: Indices, offsets: Indices, width: int) -> None:
+        """Check what a wgmma reads from shared memory, and remember it until the wait.
 
         Args:
             position: Index of the instruction.
-            warp: The warp of the batch.
-            places: (pieces,) bytes in the batch's shared memory at which pieces begin.
-            offsets: (pieces,) the same in the block's.
+            firsts: (warpgroups,) the first warp of each warpgroup that executes it.
+            places: (warpgroups, 4, pieces) bytes in the batch's shared memory at which the pieces of each warp begin.
+            offsets: (warpgroups, 4, pieces) the same in the block's.
             width: Bytes of a piece.
         """
         shadow = self._watch.shadow
         if shadow is None:
             return
         undefined = self._watch.undefined
-        found, cells, who = shadow.begin_async_read(
-            places,
+        warps = (firsts[:, None] + np.arange(WARPGROUP)).reshape(-1)
+        read = shadow.begin_async_read(
+            places.reshape(len(warps), -1),
             width,
-            warp * WARP_SIZE,
+            warps * WARP_SIZE,
             position,
             what="wgmma",
             warp=True,
             follow=undefined is not None and undefined.follows(position),
         )
-        self._watch.report_shared(position, who, np.full(len(cells), offsets.min()), found)
-        group = int(self.groups[warp * WARP_SIZE]) + 1
-        first = int(self._first_of(np.array([warp]))[0])
-        self._readings.append(_Reading(warp, first, group, position, cells, who))
+        least = offsets.reshape(len(warps), -1).min(axis=1)
+        self._watch.report_shared(position, read.who, least[read.reader], read.found)
+        ends = np.searchsorted(read.reader, np.arange(0, len(warps) + 1, WARPGROUP))
+        for i, first in enumerate(firsts.tolist()):
+            part = slice(ends[i], ends[i + 1])
+            group = int(self.groups[first * WARP_SIZE]) + 1
+            self._readings.append(_Reading(first, group, position, read.cells[part], read.who[part]))
 
     def leave(self, lanes: Lanes) -> None:
         """Note the wgmma that threads have begun and leave without waiting for."""
-        here = set(np.unique(warp_of(lanes.indices())).tolist())
+        here, kept = np.unique(warp_of(lanes.indices())), []
         for one in self._readings:
-            if one.warp in here:
+            gone = np.isin(warp_of(one.who), here)
+            if gone.any():
                 detail = "these threads end before they have waited for this wgmma"
-                self._findings.add("async-not-waited", one.position, detail, one.who[:1])
-        self._readings = [one for one in self._readings if one.warp not in here]
+                self._findings.add("async-not-waited", one.position, detail, one.who[gone][:1])
+            if not gone.all():
+                kept.append(replace(one, cells=one.cells[~gone], who=one.who[~gone]))
+        self._readings = kept
 
     # --- register limits --------------------------------------------------------------------------------------
 
