@@ -4,7 +4,7 @@ import contextlib
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.base.errors import UserError
@@ -53,7 +53,6 @@ def test_aliases_cannot_expand_without_end():
 
 
 @given(st.text(max_size=200))
-@settings(deadline=None)
 def test_no_text_escapes_as_another_exception(text):
     with contextlib.suppress(UserError):
         parse(text, "f.yaml")

@@ -13,7 +13,7 @@ from lab.emulator import floats
 SINGLES = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=True)
 DOUBLES = st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=True)
 MODES = st.sampled_from(["rn", "rz", "rm", "rp"])
-MANY = settings(max_examples=400, deadline=None)
+MANY = settings(max_examples=400)
 
 
 def exact32(x: Fraction, mode: str) -> float:

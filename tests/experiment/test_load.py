@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
@@ -234,7 +234,7 @@ _values = st.one_of(
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 def test_a_mutated_experiment_is_read_or_refused_in_words(data):
     document = copy.deepcopy(_yaml.load(GOOD))
     node = document
@@ -254,7 +254,7 @@ def test_a_mutated_experiment_is_read_or_refused_in_words(data):
 
 
 @given(st.integers(0, len(GOOD)), st.integers(0, 40), st.text(max_size=10))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_mutilated_text_is_read_or_refused_in_words(start, length, inserted):
     with contextlib.suppress(UserError):
         expand(read(GOOD[:start] + inserted + GOOD[start + length :]))

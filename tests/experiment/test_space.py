@@ -36,7 +36,7 @@ def test_the_last_list_varies_fastest_and_labels_name_what_is_swept():
     st.sets(st.sampled_from([0, 4, 8]), min_size=1),
     st.integers(0, 12),
 )
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_constraints_keep_exactly_the_points_that_satisfy_them(unrolls, paddings, limit):
     allowed = [(u, p) for u, p in itertools.product(sorted(unrolls), sorted(paddings)) if u + p <= limit]
     made = experiment({"unroll": sorted(unrolls), "padding": sorted(paddings)}, [f"unroll + padding <= {limit}"])

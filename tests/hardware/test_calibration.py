@@ -76,7 +76,7 @@ def calibrations(draw: st.DrawFn) -> Calibration:
     )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(found=st.dictionaries(st.text(min_size=1, max_size=12), calibrations(), max_size=2))
 def test_what_is_written_is_read_again(found: dict[str, Calibration], tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.getbasetemp() / "round.yaml"

@@ -60,7 +60,7 @@ def dominates(graph: nx.DiGraph, a: int, b: int) -> bool:
     return a == b or b not in reachable_without(graph, a)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(graphs())
 def test_dominators_against_their_definition(flow: ControlFlow) -> None:
     found = immediate_dominators(flow)
@@ -72,7 +72,7 @@ def test_dominators_against_their_definition(flow: ControlFlow) -> None:
         assert chain == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(graphs())
 def test_loops_against_their_definition(flow: ControlFlow) -> None:
     graph = flow.graph

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from compiling import quiet_ptx_of
 from contraction_cases import TILES, by_numpy, parameters, problems
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from lab.base.expressions import Scalar
 from lab.operators.builtin import operator
@@ -61,7 +61,7 @@ def check(fields, given_parameters, template=TILED):
 
 
 @given(problems(), parameters())
-@settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8)
 def test_any_contraction_is_what_numpys_einsum_says(fields, given_parameters):
     check(fields, given_parameters)
 
@@ -147,6 +147,6 @@ def test_sizes_that_bulk_copies_cannot_read_in_place_are_refused(fields, why):
 
 
 @given(problems())
-@settings(deadline=None, max_examples=3, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=3)
 def test_any_contraction_can_be_gathered(fields):
     check({**fields, "dtype": "float32"}, {**ONE_WARP, "read": "gathered"}, GATHERED)

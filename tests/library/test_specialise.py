@@ -195,7 +195,7 @@ def expressions():
 
 @pytest.mark.skipif(GCC is None, reason="gcc compiles the expressions")
 @given(expressions(), st.lists(st.integers(1, 9), min_size=6, max_size=6))
-@settings(deadline=None, max_examples=5)
+@settings(max_examples=5)
 def test_expressions_mean_the_same_in_c(tmp_path_factory, texts, values):
     folder = tmp_path_factory.mktemp("c")
     source = (Path(__file__).parents[2] / "lab/library/templates/library.c.j2").read_text()

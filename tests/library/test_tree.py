@@ -44,7 +44,7 @@ def picked_times(grid, logic):
 
 
 @given(grids())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_split_to_the_end_every_measured_size_gets_a_fastest_kernel(grid):
     logic = build(grid)
     assert picked_times(grid, logic) == fastest_times(grid)
@@ -53,7 +53,7 @@ def test_split_to_the_end_every_measured_size_gets_a_fastest_kernel(grid):
 
 
 @given(grids(), st.integers(1, 6))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_leaves_are_limited_and_every_split_is_needed(grid, most):
     logic = build(grid, most_leaves=most)
     assert len(logic.splits) < most
@@ -61,7 +61,7 @@ def test_leaves_are_limited_and_every_split_is_needed(grid, most):
 
 
 @given(grids(), grids())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_exact_sizes_get_their_fastest_kernel_whatever_the_ranges_say(ranges, exact):
     logic = build(ranges, exact)
     assert picked_times(exact, logic) == fastest_times(exact)
@@ -82,7 +82,7 @@ def partial_grids(draw, slowdowns):
 
 
 @given(partial_grids(st.sampled_from([0.5, 0.9, 1.0, 1.1, 2.0])), st.integers(0, 6), st.sampled_from([0.0, 0.1, 1.0]))
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_a_kernel_that_cannot_take_every_size_gains_in_every_leaf_that_picks_it(partial, most, tolerance):
     grid, gains = partial
     logic = build(grid, most_leaves=most, tolerance=tolerance, gains={"partial": gains})
@@ -95,7 +95,7 @@ def test_a_kernel_that_cannot_take_every_size_gains_in_every_leaf_that_picks_it(
 
 
 @given(partial_grids(st.sampled_from([1.0, 1.1, 2.0])), st.integers(0, 6))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_a_kernel_that_gains_nowhere_is_never_picked(partial, most):
     grid, gains = partial
     assert "partial" not in build(grid, most_leaves=most, gains={"partial": gains}).kernels

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from lab.operators.bfloat16 import BF16_NAN, from_float32, to_float32
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.floats(width=32, allow_nan=False))
 def test_bfloat16_is_the_nearest_of_its_neighbours(value):
     single = np.float32(value)

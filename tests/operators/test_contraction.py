@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from contraction_cases import by_numpy, problems
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from narrowing import known
 
@@ -15,7 +15,6 @@ BATCHED = {"einsum": "ilk,jlk->ijk", "i": 4, "j": 3, "k": 2, "l": 5}
 
 
 @given(problems(), st.integers(0, 3))
-@settings(deadline=None)
 def test_the_reference_is_numpys_einsum(fields, seed):
     problem = CONTRACTION.problem(fields)
     inputs = CONTRACTION.inputs(problem, seed)
@@ -32,7 +31,6 @@ def test_the_reference_is_numpys_einsum(fields, seed):
 
 
 @given(problems(), st.data())
-@settings(deadline=None)
 def test_one_wrong_element_is_found_and_named(fields, data):
     problem = CONTRACTION.problem(fields)
     inputs = CONTRACTION.inputs(problem, 0)

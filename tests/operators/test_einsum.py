@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from contraction_cases import equations
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.base.errors import UserError
@@ -39,7 +39,6 @@ def test_text_and_indices_are_the_same(text):
 
 
 @given(equations(), st.data())
-@settings(deadline=None)
 def test_folding_moves_no_element(text, data):
     made = einsum.parse(text)
     sizes = {letter: data.draw(st.integers(1, 5)) for letter in made.indices}
@@ -57,7 +56,6 @@ def test_folding_moves_no_element(text, data):
 
 
 @given(equations(), st.data())
-@settings(deadline=None)
 def test_the_place_of_a_number_counts_the_first_index_fastest(text, data):
     made = einsum.parse(text)
     sizes = {letter: data.draw(st.integers(1, 4)) for letter in made.indices}

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from narrowing import known
 
@@ -58,7 +58,6 @@ problems = st.fixed_dictionaries(
 
 
 @given(problems, st.integers(0, 3), st.sampled_from([0.0, 0.75]))
-@settings(deadline=None)
 def test_the_reference_is_the_definition(values, seed, imaginary):
     if values["dtype"].startswith("complex"):
         values = {**values, "alpha_imag": imaginary, "beta_imag": -imaginary}
@@ -72,7 +71,6 @@ def test_the_reference_is_the_definition(values, seed, imaginary):
 
 
 @given(problems, st.data())
-@settings(deadline=None)
 def test_one_wrong_element_is_found_and_named(values, data):
     p = GEMM.problem(values)
     inputs = GEMM.inputs(p, 0)

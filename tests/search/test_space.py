@@ -54,7 +54,7 @@ def test_a_listed_space_has_every_point_once():
 
 @pytest.mark.parametrize("limit", [None, 6])
 @given(seed=st.integers(0, 1000), place=st.tuples(*(st.integers(0, len(axis.values) - 1) for axis in AXES)))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_nothing_outside_the_constraints_is_proposed(limit, seed, place):
     space, rng = made(limit), random.Random(seed)
     place = (*place, *([3] * (limit or 0)))

@@ -94,7 +94,7 @@ def test_json_is_plain():
 
 
 @given(st.lists(st.floats(min_value=1e-6, max_value=1e6), min_size=1, max_size=20))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 def test_raw_samples_survive_exactly(tmp_path, values):
     measurement = dataclasses.replace(known(RECORD.measurement), samples=Samples(tuple(values)))
     record = dataclasses.replace(RECORD, measurement=measurement)

@@ -98,7 +98,7 @@ spaces = st.lists(st.tuples(values, values), min_size=1, max_size=6, unique_by=r
 
 
 @given(made=spaces, write=st.sampled_from([cache_text, t4_text]))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_what_is_written_is_read_again(tmp_path_factory, made, write):
     rows = tuple(
         TunedSetting({"a": a, "b": b}, ms, (ms, ms) if ms else (), "" if ms else "CompilationFailedConfig", 2.0, "t")
@@ -133,7 +133,7 @@ def test_what_is_written_is_read_again(tmp_path_factory, made, write):
         ).map(json.dumps),
     )
 )
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_foreign_text_is_read_or_refused(tmp_path_factory, text):
     try:
         found = read(text.encode("utf-8", "replace").decode(), tmp_path_factory.mktemp("files"))

@@ -32,7 +32,7 @@ def test_a_table_holds_the_parameters_that_are_read():
 
 
 @given(st.lists(st.integers(1, 3), min_size=12, max_size=12))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_an_expression_has_the_functions_values(values):
     known = {tuple(point.values()): result for point, result in zip(points(SPACE), values, strict=True)}
     table = tabulated(lambda p: known[p["x"], p["y"], p["kind"]], SPACE, "k")
@@ -41,7 +41,7 @@ def test_an_expression_has_the_functions_values(values):
 
 
 @given(st.lists(st.booleans(), min_size=12, max_size=12))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_constraints_allow_what_the_function_allows(allowed):
     known = {tuple(point.values()): result for point, result in zip(points(SPACE), allowed, strict=True)}
     found = constraints(tabulated(lambda p: known[p["x"], p["y"], p["kind"]], SPACE, "k"), "k")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from contraction_cases import by_numpy, problems
 from fake_torch import FakeTorch
-from hypothesis import given, settings
+from hypothesis import given
 
 from lab.gpu.baselines.einsum import einsum_baseline
 from lab.gpu.device.backend import BaselineMissingError
@@ -28,7 +28,6 @@ def made(monkeypatch, fields, **behaviour):
 
 
 @given(problems(most=5))
-@settings(deadline=None)
 def test_its_check_leaves_the_contraction_in_c(fields):
     with pytest.MonkeyPatch.context() as monkeypatch:
         torch, problem, inputs, baseline = made(monkeypatch, fields)

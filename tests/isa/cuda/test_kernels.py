@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.isa.cuda.kernels import (
@@ -178,7 +178,6 @@ _WORDS += [";", "=", "[", "]", "\n#if 0\n", "\n#else\n", "\n#endif\n", '"C"', "e
 _WORDS += ["__launch_bounds__", "&", "...", "::"]
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(_WORDS), max_size=60).map(" ".join) | st.text(max_size=100))
 def test_odd_text_never_fails(text):
     for kernel in read_kernels(text):
@@ -199,7 +198,6 @@ _TYPES = st.sampled_from(
 _PARAMETER = st.tuples(_TYPES, st.booleans(), st.integers(0, 1), st.sampled_from(["", " __restrict__"]))
 
 
-@settings(deadline=None)
 @given(
     st.lists(_PARAMETER, max_size=5),
     st.lists(st.sampled_from(["static ", 'extern "C" ', "__launch_bounds__(64) ", "/* ( */ "]), unique=True),

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.isa.cuda.names import (
@@ -150,7 +150,6 @@ def test_where_a_parameter_of_a_template_is_declared(text, line):
     assert template_line(text, "N") == line
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="ab(){}[];=,<>*&:#\n \"'/", max_size=120))
 def test_odd_text_never_fails(text):
     head = "__global__ void k(int n) {"

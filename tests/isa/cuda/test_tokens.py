@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.isa.cuda.tokens import TokenKind, tokens
@@ -47,7 +47,6 @@ def test_open_comments_and_strings_end_with_the_text():
         assert tokens(source) is not None
 
 
-@settings(deadline=None)
 @given(st.text(alphabet=st.sampled_from(list("ab1 \n\\\"'/*#R()<>{};:.-\t\r")) | st.characters(), max_size=200))
 def test_any_text_splits_into_ordered_tokens_that_stand_in_it(source):
     end = 0

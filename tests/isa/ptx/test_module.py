@@ -246,7 +246,7 @@ def test_hostile_text_ends(text: str) -> None:
     refused(f"{HEAD}.entry k() {{ {text}")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     st.sampled_from(LISTINGS),
     st.integers(0, 1 << 20),
@@ -314,7 +314,7 @@ def blocks(draw: st.DrawFn, depth: int = 0) -> tuple[str, Counter[str], int]:
     return text, counts, loops
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(blocks())
 def test_random_programs_give_the_expected_counts(program: tuple[str, Counter[str], int]) -> None:
     text, counts, loops = program

@@ -115,7 +115,7 @@ def test_blanks_in_a_jump_table() -> None:
     assert found.table == (".L_1", ".L_2")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, len(MIXED)), st.integers(0, 40), st.text("|/*.:#; 0x19R\n", max_size=3))
 def test_a_mutated_listing_is_read_or_refused(place: int, cut: int, inserted: str) -> None:
     with suppress(ReaderError):

@@ -297,7 +297,7 @@ def test_what_is_out_of_order_is_named() -> None:
         read_sass(listing("BRA 0x30\nEXIT"), file="k.lst")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0, len(TILE)), st.integers(0, 40), st.text("|/*.:#;`() 0x19R\n", max_size=3))
 def test_a_mutated_listing_raises_nothing_else(place: int, cut: int, inserted: str) -> None:
     with suppress(ReaderError):

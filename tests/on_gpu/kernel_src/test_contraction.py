@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from contraction_cases import TILES, parameters, problems
 from gpu_support import CHECK, QUICK
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from lab.gpu.process.job import Job
 from lab.gpu.timing.cache import Flush
@@ -44,7 +44,7 @@ def job(fields, given_parameters, arch, template=TILED):
 
 
 @given(problems(operations=2_000_000), parameters())
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 def test_any_contraction_is_right(session, fields, given_parameters):
     assert session.run(job(fields, given_parameters, session.start().arch), CHECK).failure is None
 

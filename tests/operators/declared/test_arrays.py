@@ -187,7 +187,7 @@ NUMPY = {
 }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(EXPRESSIONS)
 def test_single_precision_stays_within_the_bound(text):
     found = value_of(f"{text} ")
@@ -288,7 +288,7 @@ WORDS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.sampled_from(WORDS), max_size=12))
 def test_no_text_raises_anything_but_a_users_error(parts):
     with contextlib.suppress(UserError):

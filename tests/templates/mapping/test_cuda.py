@@ -34,7 +34,7 @@ def source(number, mapping):
 
 @given(st.lists(st.tuples(mappings(), st.integers(1, 200)), min_size=40, max_size=40))
 # one compilation an example; shrinking would compile for minutes, and the message names the mapping
-@settings(max_examples=5, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 def test_the_generated_code_touches_what_the_map_says(cases):
     text = "".join(source(number, mapping) for number, (mapping, _) in enumerate(cases))
     module = read_ptx(ptx_of(text))

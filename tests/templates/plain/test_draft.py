@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.base import yamlfile
@@ -178,7 +178,6 @@ _BODY = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(
     st.lists(_WORDS, max_size=6, unique=True),
     st.lists(_BODY, max_size=4),

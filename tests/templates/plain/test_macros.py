@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.base.errors import CompileError, UserError
@@ -173,7 +173,6 @@ def test_values_that_would_change_other_lines_are_refused(value):
         macro_value("N", value, "k.cu")
 
 
-@settings(deadline=None)
 @given(st.text(alphabet=st.sampled_from(list("#include <a>\"'/*\\\n ;")), max_size=80))
 def test_any_source_keeps_its_lines(text):
     made = shielded(text, {"N": "1"}, lambda _: True)

@@ -79,7 +79,7 @@ def test_a_section_beyond_the_end_is_refused() -> None:
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_a_broken_image_raises_nothing_but_a_value_error(cubin: bytes, data: st.DataObject) -> None:
     broken = bytearray(cubin)
     for _ in range(data.draw(st.integers(1, 8))):

@@ -75,7 +75,7 @@ def test_an_image_without_line_information_has_an_empty_table(cubin):
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_a_broken_image_is_refused_in_words(cubin, data):
     broken = bytearray(cubin)
     for _ in range(data.draw(st.integers(1, 8))):

@@ -213,7 +213,7 @@ def test_too_many_names(two):
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 def test_a_broken_image_is_refused_or_merged(two, data):
     broken = bytearray(two[data.draw(st.integers(0, 1))])
     for _ in range(data.draw(st.integers(0, 8))):
@@ -226,7 +226,6 @@ def test_a_broken_image_is_refused_or_merged(two, data):
 @given(
     st.lists(st.sampled_from([b"//------------------ .text.", b"\x80", b"\x81", b"k", b"\n", b"\n\n", b" SYMBOLS "]))
 )
-@settings(deadline=None)
 def test_any_listing_is_refused_or_taken_apart(pieces):
     with contextlib.suppress(ValueError):
         assert len(split(b"".join(pieces), Merged(b"", {0x80: (0, 107), 0x81: (1, 107)}, 2))) == 2
