@@ -31,6 +31,7 @@ class PeerLifetimes:
         self._shape = (batch.blocks, batch.cluster * (batch.threads // batch.blocks))
         self._stamps: Stamps | None = None  # (blocks, threads of the cluster) the latest use of a block's memory
         self._at: NDArray[np.int32] = np.zeros((0, 0), np.int32)
+        self._arrivals: dict[int, tuple[Indices, Stamps]] = {}  # by cluster: threads of it, and when they arrived
         self._left = np.zeros(batch.blocks, np.bool_)
         self._leavers: dict[int, list[Indices]] = {}
 
@@ -63,19 +64,28 @@ class PeerLifetimes:
         self._stamps[rows, within] = self._clocks.stamps(threads, PLAIN)
         self._at[rows, within] = position
 
-    def meet(self, rows: Indices, threads: Indices, times: Stamps) -> None:
-        """Forget uses that are over: (count,) threads arrived at a barrier of their cluster, which all have passed.
+    def arrive(self, rows: Indices, threads: Indices, times: Stamps) -> None:
+        """Note that all threads of a cluster have arrived at its barrier, which ends no use by itself.
 
         Args:
             rows: The blocks of the cluster.
-            threads: The batch's indices.
+            threads: (count,) the batch's indices.
             times: (count,) the shifted time of each one's arrival.
+        """
+        self._arrivals[int(rows[0]) // self._batch.cluster] = threads % self._shape[1], times
+
+    def wait(self, threads: Indices) -> None:
+        """Forget uses that are over: a block stays until its thread has waited for the arrivals of those that used it.
+
+        Args:
+            threads: (count,) the threads that have waited for the latest arrivals of their cluster.
         """
         if self._stamps is None:
             return
-        within = threads % self._shape[1]
-        held = self._stamps[np.ix_(rows, within)]
-        self._stamps[np.ix_(rows, within)] = np.where(held < times, 0, held)
+        for row in np.unique(self._batch.block_of[threads]).tolist():
+            within, times = self._arrivals[row // self._batch.cluster]
+            held = self._stamps[row, within]
+            self._stamps[row, within] = np.where(held < times, 0, held)
 
     def _find(self, position: int, threads: Indices, row: int, what: str, remedy: str) -> None:
         block = self._batch.where(row * (self._batch.threads // self._batch.blocks))[0]

@@ -408,13 +408,15 @@ class AccessWatch:
         if self.clocks is None:
             return None
         if self.lifetimes is not None:
-            self.lifetimes.meet(rows, threads, times)
+            self.lifetimes.arrive(rows, threads, times)
         if self.shadow is not None and not relaxed.any():
             self.shadow.order_blocks(rows, np.isin(self._batch.block_of, rows))
         return self.clocks.arrivals(rows, threads, times, relaxed)
 
     def see_arrivals(self, threads: Indices, phase: ClusterPhase) -> None:
         """Order memory: (count,) threads of a cluster have waited for its barrier."""
+        if self.lifetimes is not None:
+            self.lifetimes.wait(threads)
         if self.clocks is not None:
             self.clocks.see_arrivals(threads, phase)
 

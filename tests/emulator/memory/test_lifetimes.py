@@ -33,6 +33,15 @@ def test_arriving_behind_and_waiting_at_the_end_is_enough():
     assert kinds(FILL + SYNC + USE + "barrier.cluster.arrive; mov.u32 %r6, 1; barrier.cluster.wait;") == set()
 
 
+@pytest.mark.parametrize("schedule", [None, 1, 2])
+@pytest.mark.parametrize("arrive", ["arrive", "arrive.relaxed"])
+def test_to_arrive_without_waiting_keeps_no_memory(arrive, schedule):
+    found = kinds(FILL + SYNC + USE + f"barrier.cluster.{arrive};", schedule=schedule)
+    assert {kind for kind, *_ in found} == {"missing-cluster-sync"}
+    one_waits = f"barrier.cluster.{arrive}; setp.ne.u32 %p1, %r0, 5; @%p1 bra END; barrier.cluster.wait; END:"
+    assert kinds(FILL + SYNC + USE + one_waits, schedule=schedule) == set()  # its block stays as long as it
+
+
 @pytest.mark.parametrize("schedule", [None, 1, 2, 3])
 def test_a_block_that_may_end_too_early_is_found_in_every_order(schedule):
     emulated = kinds(FILL + SYNC + USE, schedule=schedule)
