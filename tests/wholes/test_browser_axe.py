@@ -19,9 +19,9 @@ PAGES = sorted(
 )
 FOUND = """async ([part, rules]) => (await axe.run(part, { resultTypes: ["violations"], ...rules })).violations.map(
   (one) => `${one.id}: ${one.help}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 120)).join(" | ")}`)"""
-SHORT = """(most) => document.querySelectorAll("tbody, .code ol").forEach(
+SHORT = """(most) => document.querySelectorAll("tbody, .code ol, svg [class*=mark-]").forEach(
   (list) => [...list.children].slice(most).forEach((one) => one.remove()))"""
-"""Cuts tables and listings: axe takes its time for each node, and further rows have the marks of the first ones."""
+"""Cuts tables, listings and charts: axe takes its time for each node, and further rows and points are as the first."""
 MOST_ROWS = 10
 CONTRAST = "color-contrast"
 
