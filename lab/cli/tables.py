@@ -329,12 +329,12 @@ def print_inspection(console: Console, inspection: Inspection, *, hot_only: bool
 def _print_finding(console: Console, found: Finding) -> None:
     """Print a finding with its place in the CUDA source, and the other side of a race."""
     place = f"block {found.block} thread {found.thread}{_warp(found.warp)} " if found.block else ""
-    at = f"PTX line {found.line}{_source(found.source)}"
+    at = f"PTX line {found.line}{_source(found.source, found.calls)}"
     console.print(Text(f"{found.kind}: {at}: {place}{found.detail} {found.text}", style="red"), soft_wrap=True)
     if found.variable:
         console.print(Text(f"    at {found.variable}", style="red"), soft_wrap=True)
     if side := found.other:
-        where = f"PTX line {side.line}{_source(side.source)}" if side.line else "no instruction"
+        where = f"PTX line {side.line}{_source(side.source, side.calls)}" if side.line else "no instruction"
         whose = f"thread {side.thread}{_warp(side.warp)}" + (f" of block {side.block}" if side.block else "")
         console.print(Text(f"    other side: {side.kind} by {whose}, {where}", style="red"), soft_wrap=True)
     if found.remedy:
@@ -345,8 +345,8 @@ def _warp(number: int | None) -> str:
     return "" if number is None else f" (warp {number})"
 
 
-def _source(place: SourceLocation | None) -> str:
-    return f" ({place.file}:{place.line})" if place else ""
+def _source(place: SourceLocation | None, calls: tuple[SourceLocation, ...]) -> str:
+    return f" ({', called at '.join(f'{one.file}:{one.line}' for one in (place, *calls))})" if place else ""
 
 
 def print_emulation(console: Console, done: Emulation, outputs: Iterable[str] = ()) -> None:

@@ -10,7 +10,7 @@ from lab.emulator.batch import Batch
 from lab.emulator.errors import text_of
 from lab.emulator.program import Program
 from lab.emulator.results import Access, Finding, FindingKind
-from lab.emulator.sources import own_line
+from lab.emulator.sources import own_calls, own_line
 from lab.isa.model import Instruction
 
 _LOCAL_NAME = re.compile(r".*E(\d+)(\D.*)$")  # the part after the function that holds it: _ZZ1kPjE4tile
@@ -95,6 +95,7 @@ class Findings:
             variable,
             remedy,
             warp,
+            own_calls(instruction) if instruction else (),
         )
 
     def _access(self, other: OtherSide, batch: Batch, instruction: Instruction | None) -> Access:
@@ -108,6 +109,7 @@ class Findings:
             own_line(at) if at else None,
             block,
             batch.warp_of(other.thread - batch.first_thread),
+            own_calls(at) if at else (),
         )
 
     def element(self, space: str, region: str, offset: int, width: int) -> str:

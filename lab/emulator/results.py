@@ -111,6 +111,7 @@ class Access:
         source: Source line where the PTX carries one.
         block: Block index (x, y, z); None where it was not recorded.
         warp: Number of the warp in its block; None where it was not recorded.
+        calls: Lines of the user's code that called the function of `source`, the innermost one first.
     """
 
     kind: str
@@ -119,6 +120,7 @@ class Access:
     source: SourceLocation | None = None
     block: tuple[int, int, int] | None = None
     warp: int | None = None
+    calls: tuple[SourceLocation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,7 @@ class Finding:
         variable: The variable and the element, such as ``s[17] of .shared .f32 s[128]``; empty where none is known.
         remedy: What would put it right; empty where that is not known.
         warp: Number of that thread's warp in its block.
+        calls: Lines of the user's code that called the function of `source`, the innermost one first.
     """
 
     kind: FindingKind
@@ -155,18 +158,23 @@ class Finding:
     variable: str = ""
     remedy: str = ""
     warp: int | None = None
+    calls: tuple[SourceLocation, ...] = ()
 
     @property
     def summary(self) -> str:
         """What is wrong and where, one line; the line of the source comes first, where it is known."""
         touched = f", {self.variable.partition(' of ')[0]}" if " of " in self.variable else ""
         other = self.other if self.other is not None and self.other.line != self.line else None
-        against = f"; the {other.kind} is at {_in_short(other.source)}" if other and other.source else ""
-        return f"{self.kind} at {_placed(self.line, self.source)}: {self.detail}{touched}{against}"
+        against = f"; the {other.kind} is at {_reached(other.source, other.calls)}" if other and other.source else ""
+        return f"{self.kind} at {_placed(self.line, self.source, self.calls)}: {self.detail}{touched}{against}"
 
 
-def _placed(line: int, source: SourceLocation | None) -> str:
-    return f"{_in_short(source)} (PTX line {line})" if source else f"PTX line {line}"
+def _placed(line: int, source: SourceLocation | None, calls: tuple[SourceLocation, ...]) -> str:
+    return f"{_reached(source, calls)} (PTX line {line})" if source else f"PTX line {line}"
+
+
+def _reached(source: SourceLocation, calls: tuple[SourceLocation, ...]) -> str:
+    return ", called at ".join(_in_short(one) for one in (source, *calls))
 
 
 def _in_short(source: SourceLocation) -> str:

@@ -36,3 +36,12 @@ def own_line(instruction: Instruction) -> SourceLocation | None:
     """
     frames = [frame for frame in (instruction.source, *instruction.callers) if frame is not None]
     return next((frame for frame in frames if not is_library(frame.file)), frames[-1] if frames else None)
+
+
+def own_calls(instruction: Instruction) -> tuple[SourceLocation, ...]:
+    """Return the calls of the user's source that led to `own_line`, the innermost one first.
+
+    A line of a small function that every part of a kernel calls says little without them.
+    """
+    frames = (frame for frame in (instruction.source, *instruction.callers) if frame is not None)
+    return tuple(frame for frame in frames if not is_library(frame.file))[1:]

@@ -254,9 +254,10 @@ def test_a_race_is_printed_with_both_sides_and_their_source_lines(console):
     race = Finding(
         "shared-race", 24, "ld.shared", SourceLocation("k.cu", 9), (0, 0, 0), (40, 0, 0), 8, "unordered", side, warp=1
     )
+    race = replace(race, calls=(SourceLocation("k.cu", 50),))
     print_emulation(console, Emulation("k", None, (), (), (race,), 1), ["f32[8]: 1 2"])
     text = printed(console)
-    assert "PTX line 24 (k.cu:9): block (0, 0, 0) thread (40, 0, 0) (warp 1) unordered ld.shared" in text
+    assert "PTX line 24 (k.cu:9, called at k.cu:50): block (0, 0, 0) thread (40, 0, 0) (warp 1) unordered" in text
     assert "other side: write by thread (1, 0, 0) (warp 0) of block (3, 0, 0), PTX line 20 (k.cu:7)" in text
     assert "f32[8]: 1 2" in text
 

@@ -4,7 +4,7 @@ import pytest
 from small_ptx import HEADER
 
 from lab.emulator.api import launch
-from lab.emulator.sources import chosen_by_library, is_library, own_line
+from lab.emulator.sources import chosen_by_library, is_library, own_calls, own_line
 from lab.isa.model import Instruction, InstructionClass, SourceLocation
 
 HEADERS = (
@@ -37,6 +37,13 @@ def test_the_innermost_line_of_the_users_is_named():
     assert found == SourceLocation("tile.cuh", 7)
 
 
+def test_the_calls_of_the_users_that_led_there_follow_it():
+    frames = (HEADERS[0], 5), ("tile.cuh", 7), (HEADERS[1], 6), ("kernel.cu", 8), ("kernel.cu", 9)
+    found = own_calls(instruction(*frames))
+    assert found == (SourceLocation("kernel.cu", 8), SourceLocation("kernel.cu", 9))
+    assert own_calls(instruction((HEADERS[0], 5), (HEADERS[1], 6))) == ()
+
+
 def test_where_all_are_headers_the_outermost_is_named():
     assert own_line(instruction((HEADERS[0], 5), (HEADERS[1], 6))) == SourceLocation(HEADERS[1], 6)
 
@@ -59,6 +66,21 @@ def test_both_sides_of_a_race_within_inlined_code_name_the_users_lines():
     assert race.other.source == SourceLocation("/home/me/k.cu", 4)
     assert (race.warp, race.other.warp) != (None, None)
     assert race.thread is not None
+
+
+def test_a_race_within_a_function_of_the_users_names_its_calls():
+    call = ".loc 1 {0} 1, function_name $L__info_string0, inlined_at 1 {1} 2\n"
+    ptx = f"""{HEADER}.visible .entry k() {{ .reg .b32 %r<3>; .shared .b32 s[2];
+        mov.u32 %r0, %tid.x; .loc 1 30 2
+        {call.format(4, 30)} st.shared.u32 [s], %r0; .loc 1 31 2
+        {call.format(7, 31)} ld.shared.u32 %r1, [s]; ret; }}
+        .file 1 "/home/me/k.cu"
+        """
+    (race,) = [one for one in launch(ptx, "k", 1, 64, []).findings if one.text.startswith("ld")]
+    assert race.calls == (SourceLocation("/home/me/k.cu", 31),)
+    assert race.other.calls == (SourceLocation("/home/me/k.cu", 30),)
+    assert race.summary.startswith("shared-race at k.cu:7, called at k.cu:31 (PTX line ")
+    assert race.summary.endswith("; the write is at k.cu:4, called at k.cu:30")
 
 
 def test_a_library_chooses_what_its_own_functions_call():

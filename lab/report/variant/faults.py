@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 from lab.emulator.results import Access, Finding
 from lab.isa.model import SourceLocation
 from lab.store.model import VariantRecord
@@ -18,6 +20,8 @@ def _finding(found: Finding) -> dict[str, object]:
         ("thread", _thread(found.thread, found.warp)),
         ("variable", found.variable),
         ("address", "" if found.address is None else f"{found.address:#x}"),
+        ("called at", _calls(found.calls)),
+        ("other side called at", _calls(found.other.calls) if found.other else ""),
         ("remedy", found.remedy),
         ("seen", f"{found.count:,} times" if found.count > 1 else ""),
     ]
@@ -53,6 +57,10 @@ def _thread(index: tuple[int, int, int] | None, warp: int | None) -> str:
 def _source(place: SourceLocation | None) -> tuple[str, int] | None:
     """Return file and line; the page links lines of the kernel's own source."""
     return None if place is None else (place.file, place.line)
+
+
+def _calls(calls: tuple[SourceLocation, ...]) -> str:
+    return ", from ".join(f"{PurePosixPath(one.file).name} line {one.line}" for one in calls)
 
 
 def marked_lines(record: VariantRecord) -> list[int]:

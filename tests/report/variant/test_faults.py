@@ -7,9 +7,11 @@ import gzip
 import html
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
+from lab.isa.model import SourceLocation
 from lab.report.variant.faults import findings_of, marked_lines
 from lab.store.database import Store
 
@@ -72,6 +74,20 @@ def test_a_finding_says_where_and_both_sides_of_a_race(records, page):
     assert detail["marked"] == sorted({found["line"], found["other"]["line"]})
     thread, other = (int(re.search(r"\d+", text)[0]) for text in (facts["thread"], found["other"]["thread"]))
     assert thread + other == 63  # the mirrored thread wrote what this one reads
+
+
+def test_the_calls_that_led_to_both_sides_of_a_race_are_facts(records):
+    record = records["racy"]
+    (found,) = record.emulation.findings
+    calls = (SourceLocation("/home/me/k.cu", 31), SourceLocation("/home/me/k.cu", 60))
+    called = replace(found, calls=calls, other=replace(found.other, calls=calls[1:]))
+    (before,) = findings_of(record)
+    (after,) = findings_of(replace(record, emulation=replace(record.emulation, findings=(called,))))
+    said = [("called at", "k.cu line 31, from k.cu line 60"), ("other side called at", "k.cu line 60")]
+    assert [fact for fact in json.loads(json.dumps(after["facts"])) if tuple(fact) in said] == [
+        list(one) for one in said
+    ]
+    assert "called at" not in json.dumps(before)
 
 
 def test_a_clean_variant_has_no_findings(records):
