@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lab.operators.base import STORED_AS, Array
 from lab.operators.float8 import FORMATS
-from lab.operators.stored import NANS, POISON_BYTE, stored, widened
+from lab.operators.stored import POISON_BYTE, stored, widened
 
 
 class ElementKind(StrEnum):
@@ -37,6 +37,19 @@ class Arithmetic:
     unit: float
     least: float
 
+
+_POISONS: Mapping[str, int] = {
+    "float16": 0x7EA5,
+    "bfloat16": 0x7FE5,
+    "float8_e4m3fn": 0xFF,
+    "float8_e5m2": 0xFE,
+    "float32": 0x7FE5A5A5,
+    "float64": 0x7FFDA5A5A5A5A5A5,
+}
+"""Bits of a NaN of each type that neither a GPU nor the CPU makes when it computes."""
+
+_PARTS: Mapping[str, str] = {"complex64": "float32", "complex128": "float64"}
+"""The type of the two parts of a complex number."""
 
 SINGLE = Arithmetic(2.0**-24, 2.0**-126)
 DOUBLE = Arithmetic(2.0**-53, 2.0**-1074)
@@ -115,23 +128,23 @@ class ElementType:
             return values.astype(self.dtype)
 
     def poison(self, count: int) -> Array:
-        """Make a 1-D array for a kernel to write: NaN, or for other kinds bytes of 0xA5, which no bool has."""
-        if self.is_bits:
-            return np.full(count, NANS[self.name], self.dtype)
-        if self.kind is ElementKind.FLOAT:
-            return np.full(count, np.nan, self.dtype)
-        if self.kind is ElementKind.COMPLEX:
-            return np.full(count, complex(np.nan, np.nan), self.dtype)
-        return np.full(count * self.dtype.itemsize, POISON_BYTE, np.uint8).view(self.dtype)
+        """Make a 1-D array for a kernel to write: a NaN, or for other kinds bytes of 0xA5, which no bool has."""
+        return np.tile(self._poison, count).view(self.dtype)
 
     def is_poison(self, held: Array) -> NDArray[np.bool_]:
         """Mark elements that look as if nobody had written them."""
-        if self.is_bits:
-            return np.asarray(held == NANS[self.name])
-        if not self.is_exact:
-            return np.asarray(np.isnan(held))
-        found = np.ascontiguousarray(held).reshape(-1).view(np.uint8).reshape(-1, self.dtype.itemsize)
-        return np.asarray((found == POISON_BYTE).all(axis=1)).reshape(held.shape)
+        word = self._poison
+        found = np.ascontiguousarray(held).reshape(-1).view(word.dtype).reshape(held.size, len(word))
+        return np.asarray((found == word).all(axis=1)).reshape(held.shape)
+
+    @property
+    def _poison(self) -> Array:
+        """Return the words of an element's poison."""
+        if self.is_exact:
+            return np.full(self.dtype.itemsize, POISON_BYTE, np.uint8)
+        part = _PARTS.get(self.name, self.name)
+        word = np.array([_POISONS[part]], f"u{np.dtype(STORED_AS.get(part, part)).itemsize}")
+        return np.tile(word, self.dtype.itemsize // word.itemsize)
 
 
 _INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))

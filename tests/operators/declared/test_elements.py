@@ -31,6 +31,18 @@ def test_nothing_that_a_kernel_writes_is_taken_for_poison(element):
     assert element.is_poison(poison).tolist() == [True, True, False, True, True]
 
 
+@pytest.mark.parametrize("name", [one.name for one in ELEMENT_TYPES.values() if not one.is_exact])
+def test_a_nan_that_a_kernel_computes_is_not_taken_for_poison(name):
+    element = ELEMENT_TYPES[name]
+    assert np.isnan(element.widened(element.poison(3))).all()
+    with np.errstate(invalid="ignore"):
+        computed = np.array([np.nan, np.inf - np.inf, 0.0 * np.inf])
+    assert not element.is_poison(element.stored(computed)).any()
+    if element.dtype.kind == "f":  # the bits of a NaN that a GPU makes
+        bits = np.full(3, 2 ** (8 * element.dtype.itemsize - 1) - 1, f"u{element.dtype.itemsize}")
+        assert not element.is_poison(bits.view(element.dtype)).any()
+
+
 def test_integers_wrap_around_as_in_c():
     values = np.array([2**31, 300, -1], np.int64)
     assert ELEMENT_TYPES["int32"].stored(values).tolist() == [-(2**31), 300, -1]

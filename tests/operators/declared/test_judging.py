@@ -47,6 +47,13 @@ def test_exact_values_must_be_right(dtype):
     assert words == "c[1, 1]: got 0, expected 1; 1 of 6 elements are wrong" or words.startswith("c[1, 1]: got 0")
 
 
+def test_a_nan_that_was_written_is_shown():
+    element = ELEMENT_TYPES["float16"]
+    wanted = expected("float16", np.ones(8, element.wide))
+    stored = element.stored(np.full(8, np.nan))
+    assert judging.compare("c", element, wanted, stored, poisoned=True)[1].startswith("c[0]: got nan, expected 1")
+
+
 @pytest.mark.parametrize("dtype", ELEMENT_TYPES)
 def test_what_was_not_written_is_said_so(dtype):
     element = ELEMENT_TYPES[dtype]
