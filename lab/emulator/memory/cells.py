@@ -22,6 +22,9 @@ from lab.emulator.memory.observed import Chains
 Numbers = NDArray[np.int32]
 """Instructions, or threads plus one."""
 
+_SPARSE = 64
+"""Cells that an extent may have for each one that is touched; below it, marking them is far faster than np.unique."""
+
 WRITTEN = 1
 """The stamp of memory that holds a value of which nobody has to know who wrote it."""
 
@@ -155,8 +158,29 @@ class Cells:
 
     def under(self, offsets: Addresses, size: int) -> Indices:
         """Return the cells under spans of `size` bytes at (count,) byte offsets, each once, in ascending order."""
-        cells: Indices = np.unique((offsets[:, None] + np.arange(size)).reshape(-1) // self.granule)
-        return cells
+        return self.under_each(offsets[None], size)[1]
+
+    def under_each(self, offsets: Addresses, size: int) -> tuple[Indices, Indices]:
+        """Return the cells under spans of several accesses, each once for every access.
+
+        Args:
+            offsets: (accesses, count) byte offsets.
+            size: Bytes of a span.
+
+        Returns:
+            (cells,) the access, ascending, and the cell, ascending within an access.
+        """
+        pieces = np.append(np.arange(0, size, self.granule), np.arange(size)[-1:])  # the last may lie in one cell more
+        cells: Indices = (offsets[..., None] + pieces).reshape(len(offsets), -1) // self.granule
+        first, extent = cells.min(initial=self.total), int(np.ptp(cells)) + 1 if cells.size else 0
+        which = np.arange(len(offsets))[:, None]
+        if extent > _SPARSE * cells.shape[1]:
+            found = np.unique(which * self.total + cells)
+            return found // self.total, found % self.total
+        touched = np.zeros((len(offsets), extent), np.bool_)
+        touched[which, cells - first] = True
+        of, at = np.nonzero(touched)
+        return of, at + first
 
     def row(self, number: int) -> slice:
         """Return where the cells of a row are."""

@@ -23,7 +23,7 @@ from lab.emulator.arrays import Indices, Mask
 from lab.emulator.batch import Batch
 from lab.emulator.lanes import warp_of
 from lab.emulator.memory.mapfences import MapFences
-from lab.emulator.memory.order import APART, BY_WARP, CTA, SAME_BLOCK, SAME_CLUSTER, SAME_WARP, Order
+from lab.emulator.memory.order import BY_WARP, CTA, Order
 
 Stamps = NDArray[np.int64]
 """Stamps of accesses, or times shifted to compare with them."""
@@ -308,13 +308,13 @@ class BatchClocks:
         return known
 
     def closeness(self, one: Indices, two: Indices) -> NDArray[np.int64]:
-        """Return how close (count,) threads of the launch are to others: `SAME_WARP` to `APART`."""
+        """Return how close (count,) threads of the launch are to others: `SAME_WARP` to `APART`, each one more."""
         padded, cluster = self.launch.padded, self.launch.cluster
         first, second = one // padded, two // padded
-        near = np.full(len(one), APART, np.int64)
-        near[first // cluster == second // cluster] = SAME_CLUSTER
-        near[first == second] = SAME_BLOCK
-        near[warp_of(one) == warp_of(two)] = SAME_WARP
+        near: NDArray[np.int64] = (warp_of(one) != warp_of(two)).astype(np.int64)
+        apart = first != second
+        near += apart
+        near += apart if cluster == 1 else first // cluster != second // cluster
         return near
 
     # --- barriers -------------------------------------------------------------------------------------------------

@@ -344,17 +344,16 @@ class SharedShadow:
             warp: Whole warps read.
             follow: What they find unwritten is followed, and is no fault by itself.
         """
-        granule, total = self.cells.granule, self.cells.total
-        pieces = np.arange(0, width, granule)
-        touched = (offsets[..., None] + pieces).reshape(len(readers), -1) // granule
-        of, cells = np.divmod(np.unique(touched + total * np.arange(len(readers))[:, None]), total)
+        of, cells = self.cells.under_each(offsets, width)
         who = readers[of]
         if warp:
             stamps = self.cells.write.stamps[cells]
             writers = self.races.threads_of(stamps).astype(np.int64) - self.clocks.base
             who = np.where((stamps > WRITTEN) & (warp_of(writers) == warp_of(who)), writers, who)
         side = CheckedAccess(cells[:, None], who, WARPS if warp else PLAIN, instruction)
-        found = ([] if follow else self._unwritten(side.cells)) + self.races.read(side)
+        # The end of the read is remembered. Until then `reading` tells of writes, where there is one.
+        found = [] if follow else self._unwritten(side.cells)
+        found += self.races.read(side, passing=self.bulk is not None)
         if self._any_pending:
             found += self._unwaited(side)
         if self.bulk is not None:

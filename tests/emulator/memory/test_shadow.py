@@ -95,3 +95,18 @@ def test_an_ordinary_write_replaces_a_pending_copy():
     cell.write(3, group=np.array([1], np.int32))
     cell.write(3)
     assert cell.read(3) == []
+
+
+def test_an_asynchronous_read_is_remembered_when_it_ends():
+    batch = make_batch((1, 1, 1), (64, 1, 1), 0, 1)
+    shadow = SharedShadow(16, 1, 4, BatchClocks(LaunchClocks(1, 64), batch), bulk=True)
+    places = np.array([0, 4, 8, 12])
+    shadow.write(places, 4, np.zeros(4, np.int64), 0, never)
+    read = shadow.begin_async_read(np.array([[0]]), 16, np.array([0]), 1, what="wgmma", warp=True)
+    assert read.cells.tolist() == [0, 1, 2, 3]
+    meanwhile, _ = shadow.write(places[:1], 4, np.array([40]), 2, never)
+    assert "async-not-waited" in kinds(meanwhile)
+    assert shadow.cells.readers is None  # nothing to compare a write with that is told already
+    shadow.end_async_read(read.cells, read.who, 1, warp=True)
+    later, _ = shadow.write(places[1:2], 4, np.array([40]), 3, never)
+    assert [(one.kind, one.other_kind) for one in later][-1] == ("shared-race", "read")
