@@ -163,7 +163,8 @@ class Finding:
     @property
     def summary(self) -> str:
         """What is wrong and where, one line; the line of the source comes first, where it is known."""
-        touched = f", {self.variable.partition(' of ')[0]}" if " of " in self.variable else ""
+        element = self.variable.partition(", elements of ")[0].partition(" of ")[0]
+        touched = f", {element}" if element else ""
         other = self.other if self.other is not None and self.other.line != self.line else None
         against = f"; the {other.kind} is at {_reached(other.source, other.calls)}" if other and other.source else ""
         return f"{self.kind} at {_placed(self.line, self.source, self.calls)}: {self.detail}{touched}{against}"

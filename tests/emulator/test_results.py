@@ -50,6 +50,8 @@ def test_the_summary_of_a_finding_names_the_line_of_the_source_the_element_and_t
     other = Access("write", 31, (1, 0, 0), there)
     told = replace(race, variable="tile[2] of tile[64], elements of 4 bytes", other=other)
     assert told.summary == f"{race.summary}, tile[2]; the write is at k.cu:9"
+    in_global = replace(told, variable="C[5], elements of 4 bytes")
+    assert in_global.summary == f"{race.summary}, C[5]; the write is at k.cu:9"
     assert replace(race, other=replace(other, line=40)).summary == race.summary  # the same instruction is said already
     called = replace(told, calls=(SourceLocation("/k.cu", 70), SourceLocation("/k.cu", 90)))
     assert called.summary.startswith("shared-race at k.cu:12, called at k.cu:70, called at k.cu:90 (PTX line 40)")

@@ -187,9 +187,17 @@ class SharedShadow:
             at = at[open_]
         if not len(at):
             return []
-        detail = "cp.async into this memory has not been waited for (and made visible by a barrier)"
-        others = by.reshape(-1)[at] + self.clocks.base
-        return [Conflict("async-not-waited", at // group.shape[1], others, None, "write", detail)]
+        whose = by.reshape(-1)[at]
+        early = group.reshape(-1)[at] > self.completed[whose]
+        if early.any():
+            at, whose = at[early], whose[early]
+            detail = "cp.async into this memory has not been waited for"
+            remedy = "cp.async.wait_group by the thread that copies, and a barrier before other threads read"
+        else:
+            detail = "cp.async into this memory has been waited for by its thread, with no barrier since"
+            remedy = "__syncthreads() between the wait and the access"
+        copies, others = self.cells.write.at[side.cells].reshape(-1)[at], whose + self.clocks.base
+        return [Conflict("async-not-waited", at // group.shape[1], others, copies, "write", detail, remedy)]
 
     # --- stores -----------------------------------------------------------------------------------------------
 

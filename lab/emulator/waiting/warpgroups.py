@@ -143,6 +143,9 @@ class Warpgroups:
         if len(late):
             detail = f"{name[1]} is {what} of a wgmma that has not been waited for"
             remedy = "wgmma.wait_group before the access"
+            if (held[lanes.rows] > self.groups[lanes.rows]).any():  # no wait covers it, whatever its number
+                detail = f"{name[1]} is {what} of a wgmma that no wgmma.commit_group has made part of a group"
+                remedy = "wgmma.commit_group behind the wgmma, and wgmma.wait_group before the access"
             self._findings.add("async-not-waited", position, detail, lanes.indices()[late], remedy=remedy)
 
     def use(self, position: int, lanes: Lanes, sums: Sequence[RegisterName], inputs: Sequence[RegisterName]) -> None:

@@ -57,12 +57,18 @@ def test_which_waits_are_enough(wait, clean):
     emulation, out = run("cp.async.ca.shared.global [%r1], [%rd1], 16;" + wait)
     assert {finding.kind for finding in emulation.findings} == (set() if clean else {"async-not-waited"})
     np.testing.assert_array_equal(out, DATA)
+    if not clean:
+        read, end = emulation.findings
+        assert "cp.async into this memory has not been waited for" in read.detail
+        assert (end.text[:11], read.other.line) == ("cp.async.ca", end.line)
 
 
 def test_another_thread_also_needs_a_barrier():
     turn = "xor.b32 %r1, %r1, 16;"
     copy = "cp.async.ca.shared.global [%r1], [%rd1], 16; cp.async.wait_all;"
-    assert [f.kind for f in run(copy + turn)[0].findings] == ["shared-race", "async-not-waited"]
+    race, unwaited = run(copy + turn)[0].findings
+    assert (race.kind, unwaited.kind) == ("shared-race", "async-not-waited")
+    assert "has been waited for by its thread, with no barrier since" in unwaited.detail
     assert run(copy + "bar.sync 0;" + turn)[0].clean
 
 

@@ -308,6 +308,12 @@ def test_the_warps_of_a_warpgroup_come_in_any_order(schedule):
     np.testing.assert_array_equal(out, WANTED)
 
 
+def test_a_wgmma_that_was_not_committed_is_told_from_one_that_was_not_waited_for():
+    early, uncommitted = (run(GOOD.replace(call, ""))[0].findings[0].detail for call in ("wait();", "commit();"))
+    assert early.endswith("is an accumulator of a wgmma that has not been waited for")
+    assert uncommitted.endswith("is an accumulator of a wgmma that no wgmma.commit_group has made part of a group")
+
+
 def test_a_loop_that_waits_one_group_behind():
     steps = "for (int k = 0; k < 4; ++k) { multiply(described(sa) + 2 * k, described(sb) + 2 * k, k > 0); commit(); "
     steps += 'asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }'
