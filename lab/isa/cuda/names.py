@@ -206,7 +206,7 @@ def expected_macros(text: str) -> tuple[ExpectedMacro, ...]:
     }
     code = [token for token in stream if token.kind is not TokenKind.DIRECTIVE]
     declared = {code[at].text for at in range(1, len(code)) if _is_declared(code, at)}
-    declared |= {code[at + 1].text for at in range(len(code) - 1) if code[at].text in _NAMING}
+    declared |= {_named(code, at) for at in range(len(code) - 1) if code[at].text in _NAMING}
     declared |= _bound(code) | _behind_bodies(code)
     kernels = read_kernels(text)
     for kernel in kernels:
@@ -232,6 +232,15 @@ def expected_macros(text: str) -> tuple[ExpectedMacro, ...]:
 
 
 _NAMING = ("struct", "class", "enum", "union", "namespace", "goto", "typename", "concept", "using")
+_ATTRIBUTES = ("alignas", "__align__", "__attribute__", "__declspec")
+
+
+def _named(stream: Sequence[Token], at: int) -> str:
+    """Return the word that `struct` and the like at a place name, behind attributes: `struct alignas(16) Tile`."""
+    place = at + 1
+    while place + 1 < len(stream) and stream[place].text in _ATTRIBUTES and stream[place + 1].text == "(":
+        place = _closing(stream, place + 1) + 1
+    return stream[place].text if place < len(stream) else ""
 
 
 def _bound(stream: Sequence[Token]) -> set[str]:
@@ -351,7 +360,7 @@ def _continues_a_declaration(stream: Sequence[Token], at: int) -> bool:
         return False
     first = start
     while first < at and stream[first].text not in _BEHIND_A_NAME:
-        is_aligned = stream[first].text in ("alignas", "__align__", "__attribute__") and stream[first + 1].text == "("
+        is_aligned = stream[first].text in _ATTRIBUTES and stream[first + 1].text == "("
         first = _closing(stream, first + 1) + 1 if is_aligned else first + 1
     return start < first - 1 < at and _is_declared(stream, first - 1)
 

@@ -73,6 +73,14 @@ def test_arguments_of_templates_are_expected_and_variables_behind_bodies_are_not
     assert [one.name for one in expected_macros(text)] == ["threads", "items", "lanes", "T"]
 
 
+@pytest.mark.parametrize("attribute", ["", "__align__(1024) ", "alignas(16 * (1 + 1)) ", "__attribute__((packed)) "])
+def test_a_structure_with_an_attribute_is_no_macro(attribute):
+    text = f"""struct {attribute}Tile {{ float a[4]; }};
+__global__ void k(float *out) {{ extern __shared__ char raw[]; Tile& s = *(Tile*)raw; out[N] = s.a[0]; }}
+"""
+    assert [one.name for one in expected_macros(text)] == ["N"]
+
+
 def test_definitions_are_guarded_by_their_own_name_alone():
     text = """#ifndef N
 #define N 4
