@@ -6,7 +6,7 @@ import re
 
 from lab.isa.cuda.kernels import SourceKernel, read_kernels
 from lab.isa.cuda.names import definitions
-from lab.isa.cuda.tokens import tokens
+from lab.templates.plain.hosting import host_words
 
 _SIDE = re.compile(r"\bclusterDim \. ([xyz]) = ([^;{}]+?) ;")
 _WHOLE = re.compile(r"\bclusterDim (?:= (?:dim3 )?)?[({] ([^;{}]+?) [)}]")
@@ -28,7 +28,7 @@ def launched_cluster(text: str, kernel: SourceKernel) -> tuple[str, ...]:
     """
     if "clusterDim" not in text:
         return ()
-    host = _without_bodies(text)
+    host = host_words(text)
     sides = dict(_SIDE.findall(host))
     given = [sides.get(axis, "1") for axis in "xyz"] if sides else _listed(host)
     if not given or not _is_launched(host, kernel, read_kernels(text)):
@@ -37,13 +37,6 @@ def launched_cluster(text: str, kernel: SourceKernel) -> tuple[str, ...]:
     while len(values) > 1 and values[-1] == "1":
         values.pop()
     return tuple(values)
-
-
-def _without_bodies(text: str) -> str:
-    """Return a source's words outside of kernels, with one blank between them and no comments."""
-    bodies = [one.body for one in read_kernels(text)]
-    kept = (one for one in tokens(text) if not any(low <= one.start < high for low, high in bodies))
-    return " ".join(one.text for one in kept)
 
 
 def _listed(host: str) -> list[str]:

@@ -1,7 +1,8 @@
 """Drafts an experiment file from a plain CUDA source, for `lab new`.
 
-Types, names and order come from the kernel's head and are certain. Sizes, values of parameters, the grid, and what is
-an output are guesses from names and from the body; each line that holds a guess is marked `TODO`.
+Types, names and order come from the kernel's head and are certain. Where host code in the source launches the kernel,
+arguments of its template, grid, block and shared memory are the launch's. Otherwise these are guesses from names and
+from the body, as are sizes, values of parameters and what is an output; each line that holds a guess is marked `TODO`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from itertools import chain
 from lab.isa.cuda.kernels import SourceKernel, SourceParameter, TemplateParameter
 from lab.isa.cuda.names import ExpectedMacro, expected_macros
 from lab.isa.cuda.structures import parts_of, read_structures
+from lab.isa.cuda.types import element_type
 from lab.templates.plain.clusters import launched_cluster
+from lab.templates.plain.hosting import HostLaunch, host_launch
 
 _INTEGERS = ("int32", "uint32", "int64", "uint64")
 _LARGE, _LARGE_EMULATED = "10_000_000", "10_000"  # one size: elements of a vector
@@ -48,6 +51,8 @@ class _Facts:
     sizes: tuple[str, ...]  # names of the problem's fields
     members: Mapping[str, tuple[SourceParameter, ...]]  # of parameters that are structures, with names of their own
     cluster: tuple[str, ...]  # its sides, where the host asks for clusters
+    launch: HostLaunch
+    sides: tuple[str, ...]  # parameters that are a block's sides, x first; none where the host's launch has others
 
 
 def draft(text: str, file: str, kernel: SourceKernel) -> str:
@@ -76,7 +81,8 @@ def draft(text: str, file: str, kernel: SourceKernel) -> str:
 def _facts(text: str, kernel: SourceKernel) -> _Facts:
     body = text[slice(*kernel.body)]
     macros = expected_macros(text)
-    types = {one.name: "float" for one in kernel.template or () if _is_type(one)}
+    given = dict(zip((one.name for one in kernel.template or ()), host_launch(text, kernel, ()).template, strict=False))
+    types = {one.name: given.get(one.name, "float") for one in kernel.template or () if _is_type(one)}
     in_types = {word for one in kernel.parameters for word in re.findall(r"\w+", one.c_type)}
     kinds = {one.name: "bool" for one in macros if _is_flag(one.name, text)}
     parameters = {
@@ -91,11 +97,19 @@ def _facts(text: str, kernel: SourceKernel) -> _Facts:
     integers = [one.name for one in values if one.dtype in _INTEGERS and one.name and one.lanes == 1]
     other = r"seed|iter|step|offset|stride|flag|mode|alpha|beta|scale"
     sizes = [name for name in integers if not re.search(other, name, re.IGNORECASE)]
-    if not _block_names(parameters, kernel) and "blockDim" in body:
+    launch = host_launch(text, kernel, (*sizes, *parameters))
+    is_swept = not launch.block or launch.grid in {(f"ceil_div({size}, {launch.block[0]})",) for size in sizes}
+    sides = _block_names(parameters, kernel)
+    if launch.block not in ((), tuple(given.get(one, one) for one in sides), tuple(sides)):
+        sides = []
+    if is_swept and not sides and "blockDim" in body:
         parameters["threads"] = _THREADS
-    return _Facts(
-        kernel, body, macros, types, parameters, tuple(sizes) or ("n",), members, launched_cluster(text, kernel)
-    )
+        sides = ["threads"]
+    flags = {one.name for one in kernel.template or () if one.kind == "bool"}
+    for name in parameters.keys() & given.keys() - flags - set(sides):
+        parameters[name] = f"[{given[name]}]" if given[name].isdecimal() else parameters[name]
+    cluster, fields = launched_cluster(text, kernel), tuple(sizes) or ("n",)
+    return _Facts(kernel, body, macros, types, parameters, fields, members, cluster, launch, tuple(sides))
 
 
 def _all_members(text: str, kernel: SourceKernel) -> dict[str, tuple[SourceParameter, ...]]:
@@ -160,7 +174,8 @@ def _kernel_line(facts: _Facts) -> _Line:
         return _Line(f"kernel: {_quoted(kernel.qualified_name)}")
     given = [one for one in kernel.template if one.name and "..." not in one.kind]
     written = [facts.types.get(one.name, f"{{{one.name}}}") for one in given]
-    check = f"the type that stands for {' and '.join(facts.types)}" if facts.types else ""
+    guessed = [name for name, given in facts.types.items() if given not in facts.launch.template]
+    check = f"the type that stands for {' and '.join(guessed)}" if guessed else ""
     return _Line(f'kernel: "{kernel.qualified_name}<{", ".join(written)}>"', check)
 
 
@@ -168,7 +183,10 @@ def _problem(facts: _Facts) -> list[_Line]:
     one = len(facts.sizes) == 1
     large, small = (_LARGE, _LARGE_EMULATED) if one else (_SIDE, _SIDE_EMULATED)
     return [
-        _Line(f"problem: {{{', '.join(f'{name}: {large}' for name in facts.sizes)}}}", "the sizes that you care about"),
+        _Line(
+            f"problem: {{{', '.join(f'{name}: {facts.launch.sizes.get(name, large)}' for name in facts.sizes)}}}",
+            "the sizes that you care about",
+        ),
         _Line(
             f"emulate: {{{', '.join(f'{name}: {small}' for name in facts.sizes)}}}",
             "small enough to execute on the CPU",
@@ -212,7 +230,10 @@ def _dtype(parameter: SourceParameter, facts: _Facts) -> tuple[str, str]:
     if parameter.dtype is not None:
         return parameter.dtype, ""
     words = re.findall(r"\w+", parameter.c_type)
-    if any(word in facts.types for word in words):
+    for given in (facts.types[word] for word in words if word in facts.types):
+        known = element_type(given) if given in facts.launch.template else None
+        if known is not None and known.lanes == 1:
+            return known.dtype, ""
         return "float32", f"the element type of {parameter.c_type}, as in the kernel's name"
     if any(facts.parameters.get(word) == "[float, double]" for word in words):
         return "float32", f"the element type of {parameter.c_type}; it must be the same in all variants"
@@ -286,11 +307,12 @@ def _block_names(parameters: Mapping[str, str], kernel: SourceKernel) -> list[st
 
 
 def _geometry(facts: _Facts) -> list[_Line]:
-    sides = _block_names(facts.parameters, facts.kernel)
-    is_known = bool(sides)
-    sides = sides or ["256"]
+    launch, sides = facts.launch, facts.sides or facts.launch.block or ("256",)
+    is_launched, is_known = not facts.sides and bool(launch.block), sides != ("256",) or bool(launch.block)
     sizes = facts.sizes
-    if len(sides) == 1 or len(sizes) == 1:
+    if is_launched and launch.grid:
+        grid = launch.grid[0] if len(launch.grid) == 1 else f"[{', '.join(_quoted_sides(launch.grid))}]"
+    elif len(sides) == 1 or len(sizes) == 1:
         [grid] = _blocks([sizes[0] if len(sizes) == 1 else " * ".join(sizes[:2])], sides, facts.cluster)
     else:
         rows_last = re.match(r"(width|w|nx|cols?|columns?|x)$", sizes[0], re.IGNORECASE)
@@ -298,7 +320,7 @@ def _geometry(facts: _Facts) -> list[_Line]:
         grid = "[" + ", ".join(f'"{one}"' for one in _blocks(along_x, sides, facts.cluster)) + "]"
     listed = f"[{', '.join(sides)}]"
     lines = [
-        _Line(f"grid: {grid}", "the number of blocks"),
+        _Line(f"grid: {grid}", _grid_check(facts) if is_launched and launch.grid else "the number of blocks"),
         _Line(f"block: {sides[0] if len(sides) == 1 else listed}", "" if is_known else "threads in a block"),
     ]
     if facts.cluster:
@@ -307,8 +329,23 @@ def _geometry(facts: _Facts) -> list[_Line]:
         side = facts.cluster[0] if len(facts.cluster) == 1 else f"[{', '.join(facts.cluster)}]"
         lines.append(_Line(f"cluster: {side}", f"a value for the host's {', '.join(foreign)}" if foreign else ""))
     if re.search(r"extern\s+__shared__", facts.body):
-        lines.append(_Line("shared_bytes: 1024", "bytes of dynamic shared memory of a block"))
+        words = f": the host's {launch.shared_words}" if launch.shared_words else ""
+        check = "" if launch.shared else f"bytes of dynamic shared memory of a block{words}"
+        lines.append(_Line(f"shared_bytes: {launch.shared or 1024}", check))
     return lines
+
+
+def _quoted_sides(sides: Sequence[str]) -> list[str]:
+    """Return expressions as parts of a YAML list: a comma would end one that is not in quotes."""
+    return [f'"{side}"' if "," in side else side for side in sides]
+
+
+def _grid_check(facts: _Facts) -> str:
+    """Say what the host's grid leaves open, such as which size it means by a variable that it passes for several."""
+    named = {word for side in facts.launch.grid for word in re.findall(r"[A-Za-z_]\w*", side)} & set(facts.sizes)
+    if facts.launch.shares and named:
+        return "the number of blocks; the host has one variable for several sizes"
+    return "" if named else "the number of blocks, which the host's sizes may decide"
 
 
 def _blocks(sizes: Sequence[str], sides: Sequence[str], cluster: Sequence[str]) -> list[str]:

@@ -196,3 +196,22 @@ __global__ void k(float *out, int n) { if (by_warps) out[threadIdx.x] = twice ? 
 """
     data, _ = drafted(text)
     assert data["parameters"] == {"staged": [0, 1], "by_warps": [0, 1], "twice": [0, 1], "warps": [2, 4, 8]}
+
+
+def test_a_launch_in_host_code_is_drafted_as_it_stands():
+    text = """constexpr int THREADS = 128;
+template <typename T, int TILE> __global__ void scale(T *out, const T *in, int rows, int cols) {
+  extern __shared__ float tile[]; out[blockIdx.x * blockDim.x + threadIdx.x] = in[0];
+}
+int main() { int r = 64, c = 4096; float *p, *q;
+  scale<__half, 64><<<dim3((c + 63) / 64, r), THREADS, 64 * sizeof(float)>>>(p, q, r, c); }
+"""
+    _, made = drafted(text, "scale.cu")
+    lines = made.splitlines()
+    assert 'kernel: "scale<__half, {TILE}>"' in lines
+    assert "problem: {rows: 64, cols: 4096}  # TODO: the sizes that you care about" in lines
+    assert 'grid: ["ceil_div(cols, 64)", rows]' in lines
+    assert "block: 128" in lines
+    assert "shared_bytes: 256" in lines
+    assert any(line.startswith("  TILE: [64]") for line in lines)
+    assert '  in: "float16[rows, cols]"  # TODO: its shape' in lines
