@@ -246,6 +246,10 @@ class Races:
             at, held, near = at[bad], held[bad], near[bad]
         if not len(at):
             return []
+        first = int(near.argmax())  # what orders the threads that are furthest apart orders the others, too
+        if first:
+            order = np.concatenate([[first], np.arange(first), np.arange(first + 1, len(at))])
+            at, held, near = at[order], held[order], near[order]
         is_volatile = kind == "atomic" and level_of(held[:1])[0] == VOLATILE
         words = "volatile write" if is_volatile else kind
         detail = self._detail(words, int(near[0]), both_write=same is not None)

@@ -110,3 +110,12 @@ def test_an_asynchronous_read_is_remembered_when_it_ends():
     shadow.end_async_read(read.cells, read.who, 1, warp=True)
     later, _ = shadow.write(places[1:2], 4, np.array([40]), 3, never)
     assert [(one.kind, one.other_kind) for one in later][-1] == ("shared-race", "read")
+
+
+def test_a_race_is_told_by_the_threads_that_are_furthest_apart():
+    shadow = shared()
+    shadow.write(np.array([0, 4]), 4, np.array([0, 33]), 0, never)
+    (race,) = shadow.read(np.array([0, 4]), 4, np.array([1, 2]), 1)
+    assert "by warps of one block, with no barrier" in race.detail
+    assert race.which.tolist() == [1, 0]
+    assert race.other_thread.tolist() == [33, 0]
