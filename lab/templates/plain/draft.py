@@ -278,7 +278,9 @@ def _is_assigned(name: str, body: str) -> bool:
     """Return whether a body assigns to elements of an array, or passes it to something that stores."""
     word = re.escape(name) or r"(?!)"
     element = rf"\b{word}\s*\[[^;]*?\]\s*\)*\s*(?:\.\w+\s*)?=[^=]"
-    return bool(re.search(rf"{element}|\*\s*{word}\s*=[^=]|\bstore\w*\s*\(\s*{word}\b", body))
+    pointer = r"(?:reinterpret_cast\s*<[^;=]*?\*\s*>|\([^();=]*\*\s*\))"
+    cast = rf"\*\s*\(*{pointer}\s*\(?\s*&?\s*{word}\b[^;=]*(?<![<>!])=[^=]"
+    return bool(re.search(rf"{element}|{cast}|\*\s*{word}\s*=[^=]|\bstore\w*\s*\(\s*{word}\b", body))
 
 
 def _parameters(facts: _Facts) -> list[_Line]:

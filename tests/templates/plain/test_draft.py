@@ -215,3 +215,21 @@ int main() { int r = 64, c = 4096; float *p, *q;
     assert "shared_bytes: 256" in lines
     assert any(line.startswith("  TILE: [64]") for line in lines)
     assert '  in: "float16[rows, cols]"  # TODO: its shape' in lines
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        "*(float2*)(y + 2 * i) = v;",
+        "*reinterpret_cast<float2*>(&y[2 * i]) = v;",
+        "*reinterpret_cast<vec<float, 2> *>(y + (size_t)i * n) = v;",
+        "*((float2*)y) = v;",
+    ],
+)
+def test_what_is_stored_through_a_cast_is_an_output(store):
+    body = f"int i = 0; float2 v = *(float2*)&x[i]; if (*(float*)(x + i) <= v.x) l[i] = 1; {store}"
+    text = f"__global__ void k(float *y, float *l, float *x, int n) {{ {body} }}"
+    _, made = drafted(text, "k.cu")
+    assert '  y: "out float32[n]"' in made
+    assert '  l: "out float32[n]"' in made
+    assert '  x: "float32[n]"' in made
