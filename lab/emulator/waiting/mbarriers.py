@@ -575,8 +575,14 @@ class Mbarriers:
         number, block = int(wait.named.numbers[0]), int(wait.named.blocks[0])
         pending, count = int(self._pending[number, block]), int(self._count[number, block])
         detail = f"these threads wait forever for a phase {_lacking(pending, count, int(self._bytes[number, block]))}"
-        threads, offset = wait.named.threads, int(self._offsets[number])
-        self._findings.add("mbarrier-deadlock", wait.position, detail, threads, address=offset)
+        threads, offset, phase = wait.named.threads, int(self._offsets[number]), int(self._phase[number, block])
+        remedy = ""
+        if phase and self._watch.clocks is not None and int(self._saw[number, threads[0]]) < phase:
+            detail += f", after one of parity {(phase - 1) & 1} that is complete and that they have not waited for"
+            remedy = f"a wait of parity {(phase - 1) & 1} here, if it is meant for that phase"
+        elif not phase:
+            remedy = "an arrival; or parity 1 here, if this waits for a stage to become free that nobody has filled yet"
+        self._findings.add("mbarrier-deadlock", wait.position, detail, threads, address=offset, remedy=remedy)
         self._pool.end(threads)
 
 

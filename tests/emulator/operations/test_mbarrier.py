@@ -50,7 +50,18 @@ def test_missing_arrivals_are_a_deadlock_that_says_how_many():
     (finding,) = emulation.findings
     assert finding.kind == "mbarrier-deadlock"
     assert finding.count == 64
-    assert "lacks 6 of 70 arrivals" in finding.detail
+    assert finding.detail.endswith("lacks 6 of 70 arrivals")
+    assert finding.remedy.startswith("an arrival; or parity 1 here")
+
+
+def test_a_wait_whose_parity_was_not_flipped_is_told_as_such():
+    arrive = "mbarrier.arrive.shared.b64 _, [m];\n"
+    again = WAIT.replace("AGAIN", "ONCE_MORE")
+    body = INIT.replace("COUNT", "64") + arrive + WAIT + "bar.sync 0;\n" + arrive + again
+    emulation, _ = execute(body, block=64, outputs=0)
+    (finding,) = emulation.findings
+    assert "64 of 64 arrivals, after one of parity 1 that is complete and that they have not waited" in finding.detail
+    assert finding.remedy == "a wait of parity 1 here, if it is meant for that phase"
 
 
 def test_memory_is_ordinary_again_after_inval():
