@@ -25,7 +25,7 @@ class AsyncShadow:
 
     Attributes:
         seen: (mbarriers, threads) phases of each mbarrier of its block that a thread knows to be complete.
-        reading: (cells,) matrix instructions and bulk copies that may still read a cell.
+        reading: (cells,) matrix instructions and bulk copies that may still read a cell; `begin_read` counts them.
     """
 
     def __init__(self, cells: Cells, clocks: BatchClocks, rows: int) -> None:
@@ -42,6 +42,8 @@ class AsyncShadow:
         self._by = np.zeros(total, np.int32)  # thread of the copy, plus one
         self._at = np.zeros(total, np.int32)  # its instruction
         self.reading = np.zeros(total, np.int16)
+        self._read_by = np.zeros(total, np.int32)  # thread of the latest of them
+        self._read_at = np.zeros(total, np.int32)  # its instruction
         self._unfenced = np.zeros(total, np.int32)  # thread, plus one, that wrote through the generic proxy
 
     def grow(self, mbarriers: int) -> None:
@@ -105,6 +107,19 @@ class AsyncShadow:
         return self._by[cells].astype(np.int64) - 1, self._at[cells].astype(np.int64)
 
     # --- the async proxy --------------------------------------------------------------------------------------
+
+    def begin_read(self, cells: Indices, who: Indices, instruction: int) -> None:
+        """Note that matrix instructions or bulk copies of (cells,) threads begin to read cells."""
+        np.add.at(self.reading, cells, 1)
+        self._read_by[cells], self._read_at[cells] = who, instruction
+
+    def end_read(self, cells: Indices) -> None:
+        """Note the end of reads that `begin_read` noted."""
+        np.subtract.at(self.reading, cells, 1)
+
+    def reader(self, cells: Indices) -> tuple[Numbers, Numbers]:
+        """Return the thread, numbered through the launch, and the instruction that began to read each cell last."""
+        return self._read_by[cells] + np.int32(self._clocks.base), self._read_at[cells]
 
     def unfenced(self, cells: Indices) -> Indices:
         """Return the positions where threads wrote and no fence of the proxies came since."""

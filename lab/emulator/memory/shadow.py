@@ -370,7 +370,7 @@ class SharedShadow:
             if len(at):
                 detail = f"{what} of what threads wrote, without a fence.proxy.async between the two"
                 found.append(self._missing_fence(self.bulk, cells[at], at, detail))
-            np.add.at(self.bulk.reading, cells, 1)
+            self.bulk.begin_read(cells, who, instruction)
         return AsyncRead(found, cells, who, of)
 
     def send(
@@ -404,7 +404,7 @@ class SharedShadow:
         """Note that all has been read that `begin_async_read` noted: who asked for it has waited."""
         self.races.read(CheckedAccess(cells[:, None], who, WARPS if warp else PLAIN, instruction))
         if self.bulk is not None:
-            np.subtract.at(self.bulk.reading, cells, 1)
+            self.bulk.end_read(cells)
 
     @staticmethod
     def _over_reads(bulk: AsyncShadow, cells: Indices, count: int, verb: str) -> list[Conflict]:
@@ -413,7 +413,8 @@ class SharedShadow:
         if not len(at):
             return []
         detail = f"{verb} memory that a wgmma or a bulk copy may still read, before a wait for it"
-        return [Conflict("async-not-waited", at // (len(cells) // max(1, count)), detail=detail)]
+        pieces = len(cells) // max(1, count)
+        return [Conflict("async-not-waited", at // pieces, *bulk.reader(cells[at]), "read", detail)]
 
     def _missing_fence(self, bulk: AsyncShadow, held: Indices, which: Indices, detail: str) -> Conflict:
         writers = bulk.writer_of(held) + self.clocks.base

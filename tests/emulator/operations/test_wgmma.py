@@ -351,6 +351,15 @@ def test_wrong_uses_are_found(body, kind):
     assert all(finding.line > 0 for finding in emulation.findings)
 
 
+def test_a_write_over_what_a_wgmma_reads_names_that_wgmma():
+    emulation, _ = run(GOOD.replace("wait();", "__syncthreads(); sa[t] = a[0]; wait();"))
+    (found,) = [one for one in emulation.findings if one.kind == "async-not-waited"]
+    assert "st.shared" in found.text
+    assert (found.other.kind, found.other.warp) == ("read", found.warp)
+    assert found.other.line in range(found.line - 40, found.line)
+    assert "the read is at" in found.summary
+
+
 @pytest.mark.parametrize("schedule", [0, 1, 2])
 def test_a_warps_wait_is_for_what_all_four_read(schedule):
     emulation, out = run(GOOD + "if (t < 32) sb[t] = a[0];", schedule=schedule)
