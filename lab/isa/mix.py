@@ -13,6 +13,7 @@ from lab.isa.classes import load_bytes
 from lab.isa.copies import passes_ahead
 from lab.isa.loops import Loop, hot_loop, loop_instructions, natural_loops
 from lab.isa.model import Function, Instruction, InstructionClass, Isa, Module
+from lab.isa.roles import WarpRole, warp_roles
 from lab.isa.sass.asides import asides
 
 BODY: Final = "body"
@@ -185,6 +186,8 @@ class KernelMix:
         lines: First and last listing line with an instruction; None in a kernel without instructions.
         chains: SASS: by a loop's label what a warp waits for in its own code, without nested loops, and by `BODY` the
             same of the code outside of loops; empty where the machine code's scheduling bits are not known.
+        roles: What warps do that change their registers, and to how many (`lab.isa.roles.warp_roles`); empty where none
+            do, and in older records.
     """
 
     isa: Isa
@@ -194,6 +197,7 @@ class KernelMix:
     live_registers: int | None
     lines: tuple[int, int] | None = None
     chains: Mapping[str, WarpChain] = field(default_factory=dict)
+    roles: tuple[WarpRole, ...] = ()
 
     @property
     def hot_loop(self) -> LoopMix | None:
@@ -288,6 +292,7 @@ def kernel_mix(isa: Isa, function: Function) -> KernelMix:
         ),
         live_registers=_most_live(function.instructions),
         lines=_extent(function.instructions),
+        roles=warp_roles(function, flow),
     )
 
 
@@ -386,6 +391,7 @@ def _kernel_json(kernel: KernelMix) -> dict[str, object]:
         "name": kernel.name,
         **_counts_json(kernel.counts),
         "live_registers": kernel.live_registers,
+        "roles": [{"role": one.role, "registers": one.registers, "line": one.line} for one in kernel.roles],
         "loops": [_loop_json(loop) for loop in kernel.loops],
     }
 

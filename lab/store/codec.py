@@ -15,10 +15,10 @@ from pydantic_core import PydanticSerializationError
 from lab.base.files import spelled
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 
-SCHEMA = 25
+SCHEMA = 26
 """Version of the records' shape, raised with each change; an unknown one is refused, never misread."""
 
-READ_TOO = (7, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24)
+READ_TOO = (7, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25)
 """Older schemas that are read as well. They lack optional fields: 7 `profile` and `compiler`, 9 `aside` of loops. Up to
 10 a run had one text `baseline` in place of `baselines`, and records lacked `pruned_by`. Up to 11 they lacked
 `fingerprint`, what was executed in any loop (`looped`), and the emulated `flops`; up to 12 `declared_rate` and
@@ -27,7 +27,8 @@ READ_TOO = (7, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24)
 to 18 the `sample` that is executed for its counts; up to 19 the `carveout` of launches; up to 20 the
 `errors` of baselines; up to 21 the `clock_hz` of counters; up to 22 the `copies_ahead` of loops, the
 `map_alignments` of launches, and what is `fetched_by_map`; up to 23 the latter left out what lies beyond the tensors,
-and launches had no `cluster`; up to 24 the counts of `loops` and of `resized` problems."""
+and launches had no `cluster`; up to 24 the counts of `loops` and of `resized` problems; up to 25 the `roles` of
+kernels."""
 
 
 def _with_baselines(run: object) -> object:

@@ -225,6 +225,15 @@ def test_live_registers_of_a_loop_are_those_of_its_body() -> None:
         assert loop.live_registers == max(one for one in inside if one is not None)
 
 
+def test_json_names_the_roles_of_warps() -> None:
+    found = ptx("\n@p bra A;\nsetmaxnreg.dec.sync.aligned.u32 40; ret;\nA: mma.sync.aligned.m16n8k8 f, f, f, f; ret;")
+    (kernel,) = cast("list[dict[str, object]]", to_json("k.ptx", "ptx", [found])["kernels"])
+    assert kernel["roles"] == [
+        {"role": "consumer", "registers": None, "line": 6},
+        {"role": "other", "registers": 40, "line": 5},
+    ]
+
+
 def test_json_of_one_loop_in_full() -> None:
     found = ptx("\nA: ld.shared.f32 f, [r];\nfma.rn.f32 f, f, f, f; fma.rn.f32 f, f, f, f; @p bra A;\nret;")
     body = {
@@ -244,5 +253,5 @@ def test_json_of_one_loop_in_full() -> None:
         "by_opcode": {"fma.rn.f32": 2, "bra": 1, "ld.shared.f32": 1, "ret": 1},
         "instructions": 5,
     }
-    kernel = {"name": "k", **whole, "live_registers": None, "loops": [loop]}
+    kernel = {"name": "k", **whole, "live_registers": None, "roles": [], "loops": [loop]}
     assert to_json("k.ptx", "ptx", [found]) == {"file": "k.ptx", "isa": "ptx", "kernels": [kernel]}

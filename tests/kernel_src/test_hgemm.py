@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import re
+
 import pytest
 from compiling import compile_text
 from hgemm_cases import ALL_POINTS, HALVES, SETTINGS, arch, problems, rung, template
 
 from lab.isa.mix import kernel_mix
+from lab.isa.ptx.module import read_ptx
 from lab.isa.sass.module import read_sass
 from lab.operators.builtin import operator
 from lab.stages.emulate import EmulationTask, emulate
@@ -102,17 +106,61 @@ def test_sums_stay_in_registers_while_wgmma_adds_to_them(name):
     assert "serialized" not in built.log  # ptxas's word where it waits for each wgmma by itself
 
 
-@pytest.mark.parametrize("name", ["v7_cluster", "v8_epilogue", "v9_pingpong"])
-def test_blocks_of_a_cluster_share_stages_without_fences_of_the_gpu(name, tmp_path):
-    problem = operator("gemm").problem({"m": 64, "n": 64, "k": 64, "dtype": "bfloat16"})
-    small = next(given for known, given in SETTINGS.values() if known == name)  # by default, it takes ptxas 3 s
-    request = CompileRequest(made(name, small, problem).source, "kernel.cu", f"sm_{arch(name)}")
-    sass = build(toolchain("nvrtc"), request, Cache(tmp_path)).disassembly
-    (function,) = read_sass(sass.text, sass.lines, "kernel.sass").kernels
-    mix = kernel_mix("sass", function)
+CLUSTERS = ["v7_cluster", "v8_epilogue", "v9_pingpong"]
+
+
+@pytest.fixture(scope="module")
+def mix_of(tmp_path_factory):
+    """The mix of a rung's PTX and that of its machine code."""
+    cache = Cache(tmp_path_factory.mktemp("cache"))
+
+    @functools.cache
+    def mixes(name):
+        problem = operator("gemm").problem({"m": 64, "n": 64, "k": 64, "dtype": "bfloat16"})
+        small = next(given for known, given in SETTINGS.values() if known == name)  # by default, it takes ptxas 3 s
+        request = CompileRequest(made(name, small, problem).source, "kernel.cu", f"sm_{arch(name)}")
+        made_of = build(toolchain("nvrtc"), request, cache)
+        sass = made_of.disassembly
+        (machine,) = read_sass(sass.text, sass.lines, "kernel.sass").kernels
+        (virtual,) = read_ptx(made_of.build.ptx).kernels
+        return kernel_mix("ptx", virtual), kernel_mix("sass", machine)
+
+    return mixes
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_blocks_of_a_cluster_share_stages_without_fences_of_the_gpu(name, mix_of):
+    _, mix = mix_of(name)
     assert mix.hot_counts.by_class["mma"]
     assert figures.wide_fences(mix) == 0
     assert "MEMBAR.ALL.GPU" not in mix.counts.by_opcode  # outside of the loop, it would wait for all that is written
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_machine_code_gives_each_role_the_registers_of_its_ptx(name, mix_of):
+    ptx, sass = (sorted((role.registers, role.role) for role in mix.roles) for mix in mix_of(name))
+    assert ptx == sass == [(40, "producer"), (232, "consumer")]
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("v6_persistent", {"block_m": 64}),
+        ("v6_persistent", {"block_m": 64, "block_n": 192, "warpgroups": 3}),
+        ("v6_persistent", {"block_m": 64, "block_n": 64, "warpgroups": 1}),
+        ("v7_cluster", {"block_m": 64}),
+        ("v9_pingpong", {"block_m": 64, "block_n": 64}),
+        ("stream", {"block_m": 64}),
+    ],
+)
+def test_roles_have_the_registers_that_a_template_gives_them(name, given):
+    problem = operator("gemm").problem({"m": 64, "n": 64, "k": 64, "dtype": "bfloat16"})
+    source = made(name, {**given, "stages": 2}, problem).source
+    (kernel,) = read_ptx(compile_text(source, arch="compute_90a")).kernels
+    given_up, taken = (re.findall(rf"setmaxnreg\.{word}\S* (\d+);", source) for word in ("dec", "inc"))
+    asked = {*((int(count), "producer") for count in given_up), *((int(count), "consumer") for count in taken)}
+    assert {(role.registers, role.role.value) for role in kernel_mix("ptx", kernel).roles} == asked
+    assert len(asked) == (0 if given.get("warpgroups") == 1 else 2)
 
 
 @pytest.mark.parametrize("layout", ["tn", "nt"])

@@ -8,6 +8,8 @@ import pytest
 
 from lab.emulator.api import launch
 from lab.emulator.results import Buffer, TensorMapArgument
+from lab.isa.mix import module_mix
+from lab.isa.ptx.module import read_ptx
 
 SUMS = ", ".join(f"%{i}" for i in range(32))
 OPERANDS = ", ".join(f'"+f"(d[{i}])' for i in range(32))
@@ -89,6 +91,11 @@ def test_roles_meet_at_mbarriers():
     emulation, c, wanted = run(depth=320, edge=128)
     assert emulation.clean, emulation.findings
     np.testing.assert_array_equal(c, wanted)
+
+
+def test_roles_of_a_plain_kernel_are_read_from_its_ptx():
+    (kernel,) = module_mix(read_ptx(ptx(KERNEL)))
+    assert {(role.role.value, role.registers) for role in kernel.roles} == {("producer", 40), ("consumer", 232)}
 
 
 WAIT = 'asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");'
