@@ -18,6 +18,7 @@ from lab.measured.timing import Kind
 from lab.store import figures
 from lab.store.constants import never_compared
 from lab.store.model import RunRecord, Status, VariantRecord
+from lab.store.roles import registers_by_role
 from lab.store.scores import scores
 from lab.toolchain.base import title
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # the stages, whose values are printed here, take seconds to 
     from lab.experiment.variants import Planned
     from lab.isa.mix import Counts, KernelMix
     from lab.isa.model import SourceLocation
+    from lab.isa.roles import WarpRole
     from lab.report.tuning.data import Champion
     from lab.runs.compare import Change, Comparison
     from lab.runs.pipeline import RunOutcome
@@ -80,7 +82,7 @@ def print_best(console: Console, outcome: RunOutcome) -> None:
             Text(figures.name_of(record)),
             f"{value:.4g}",
             "" if ratio is None else f"{ratio:.3f}",
-            str(record.build.resources.registers) if record.build else "",
+            registers_by_role(record) or (str(record.build.resources.registers) if record.build else ""),
             f"{record.prediction.occupancy:.0%}" if record.prediction else "",
             Text(_trouble(record, longest.get(record.variant, ""))),
         )
@@ -323,6 +325,8 @@ def print_inspection(console: Console, inspection: Inspection, *, hot_only: bool
         for kernel in listing.kernels:
             rule(console, f"{listing.isa.upper()} of {kernel.name}")
             console.print(_loops(kernel))
+            for role in kernel.roles:
+                console.print(Text(_role(role)))
             console.print(_classes(kernel))
 
 
@@ -463,6 +467,11 @@ def _loops(kernel: KernelMix) -> Table:
         "" if whole is None else str(whole),
     )
     return table
+
+
+def _role(role: WarpRole) -> str:
+    count = "the registers of the launch" if role.registers is None else f"{role.registers} registers"
+    return f"{role.role}: {count} from line {role.line} on"
 
 
 def _figures(counts: Counts) -> tuple[str, str, str]:

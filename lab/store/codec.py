@@ -28,7 +28,7 @@ to 18 the `sample` that is executed for its counts; up to 19 the `carveout` of l
 `errors` of baselines; up to 21 the `clock_hz` of counters; up to 22 the `copies_ahead` of loops, the
 `map_alignments` of launches, and what is `fetched_by_map`; up to 23 the latter left out what lies beyond the tensors,
 and launches had no `cluster`; up to 24 the counts of `loops` and of `resized` problems; up to 25 the `roles` of
-kernels."""
+kernels, which are read from their PTX where that was kept."""
 
 
 def _with_baselines(run: object) -> object:

@@ -13,9 +13,14 @@ from lab.base.files import write_atomically
 from lab.store.codec import READ_TOO, REPEAT, RUN, SCHEMA, VARIANT, record_to_text, uncollected
 from lab.store.journal import Journal, JournalFormat
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
+from lab.store.roles import with_roles
 
 PROVENANCE = "provenance.json"
 """The file of a variant that is written last; it holds the sizes of the others."""
+
+
+PTX = "kernel.ptx"
+"""The file of a variant's PTX."""
 
 
 class Store(Journal):
@@ -110,7 +115,7 @@ class Store(Journal):
             StoreError: one cannot be read.
         """
         try:
-            yield from map(VARIANT.validate_json, self.texts())
+            yield from map(self._known, map(VARIANT.validate_json, self.texts()))
         except ValidationError as error:
             raise StoreError(f"{self.folder}: a record cannot be read: {error}") from error
 
@@ -147,9 +152,19 @@ class Store(Journal):
         if not rows:
             raise StoreError(f"{self.folder} holds no variant {variant}")
         try:
-            return VARIANT.validate_json(rows[0][0])
+            return self._known(VARIANT.validate_json(rows[0][0]))
         except ValidationError as error:
             raise StoreError(f"{self.folder}: a record cannot be read: {error}") from error
+
+    def _known(self, record: VariantRecord) -> VariantRecord:
+        """A record with what older ones lack and their PTX says."""
+        return with_roles(record, lambda: self._ptx(record.variant))
+
+    def _ptx(self, variant: str) -> str | None:
+        try:
+            return (self.variant_folder(variant) / PTX).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
 
     def count(self) -> int:
         """Number of finished records."""

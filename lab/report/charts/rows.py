@@ -285,6 +285,8 @@ TENSOR_RATIOS: Final = (
     "matrix_flop_per_global_byte",
     "matrix_instruction_share",
     "bytes_in_flight",
+    "consumer_registers",
+    "producer_registers",
     "counted_pipe_tensor",
 )
 """What stands first on the axis of the ratio chart where variants multiply on tensor cores."""
@@ -321,8 +323,9 @@ def ratio_columns(
         if max(ceilings, default=0.0) <= min(ceilings, default=0.0) * (1 + 1e-9):
             return ()  # a single launch has one bound, the memory's bandwidth; sequences of launches differ
     known = {column.name: column for column in columns}
-    multiplied = known.get("matrix_instruction_share")
-    tensor = TENSOR_RATIOS if multiplied is not None and any(multiplied.get(record) for record in records) else ()
+    # one is counted where the CPU executed something, the other is read from the text
+    multiplied = [known[name] for name in ("matrix_instruction_share", "consumer_registers") if name in known]
+    tensor = TENSOR_RATIOS if any(column.get(record) for column in multiplied for record in records) else ()
     names = (*tensor, *RATIOS) if response.unit is Merit.TFLOPS else TRAFFIC
     there = (known[name] for name in names if name in known)  # several launches have no ratio of their own
     values = {one: {found for record in records if (found := one.get(record)) is not None} for one in there}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from lab.measured.timing import Kind
-from lab.report.columns import Column
+from lab.report.columns import Column, Getter
 from lab.report.registry.getters import built, card, hot, timed
 from lab.store import figures
 from lab.store.model import VariantRecord
+from lab.store.roles import RoleRegisters, registers_by_role, role_registers
 
 S, P, M = Kind.STATIC, Kind.PREDICTED, Kind.MEASURED
 
@@ -26,7 +28,41 @@ def _live(record: VariantRecord) -> int | None:
     return (record.sass.hot_loop or record.sass).live_registers
 
 
+def _of_role(get: Callable[[RoleRegisters], tuple[int, ...]]) -> Getter:
+    """The largest number of registers of a role."""
+
+    def value(record: VariantRecord) -> int | None:
+        found = role_registers(record)
+        return None if found is None else max(get(found), default=None)
+
+    return value
+
+
 CODE: Final = (
+    Column(
+        "registers_by_role",
+        "registers by role",
+        S,
+        registers_by_role,
+        shown=True,
+        about="per thread, after setmaxnreg; consumers reach matrix instructions, producers only fetch",
+    ),
+    Column(
+        "producer_registers",
+        "registers of producers",
+        S,
+        _of_role(lambda found: found.producers),
+        format=",d",
+        about="per thread of warps that setmaxnreg changes and that only fetch; the most of several",
+    ),
+    Column(
+        "consumer_registers",
+        "registers of consumers",
+        S,
+        _of_role(lambda found: found.consumers),
+        format=",d",
+        about="per thread of warps that reach matrix instructions; without setmaxnreg, as allotted to every thread",
+    ),
     Column("cache", "L2 cache", M, timed(lambda m: m.cache), about="cold: flushed before each repetition; warm: not"),
     Column("sm_clock_mhz", "SM clock", M, card(lambda c: c.sm_clock_mhz), "MHz", ",d"),
     Column(

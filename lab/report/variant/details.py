@@ -12,6 +12,7 @@ from lab.report.variant.accessmap import access_maps
 from lab.report.variant.executed import difference, executed_loops, line_notes, mix_tables
 from lab.report.variant.faults import findings_of, marked_lines
 from lab.store.model import LaunchRecord, VariantRecord
+from lab.store.roles import registers_by_role
 
 
 def _loops(mixes: tuple[KernelMix, ...], executed: Mapping[str, int]) -> list[dict[str, object]]:
@@ -80,6 +81,7 @@ def _build_rows(record: VariantRecord) -> list[tuple[str, str]]:
     used = build.resources
     return [
         ("registers", f"{used.registers} per thread"),
+        *([("registers by role", roles)] if (roles := registers_by_role(record)) else []),
         ("spills", f"{used.spill_store_bytes} B stored, {used.spill_load_bytes} B loaded per thread"),
         ("stack", f"{used.stack_bytes} B per thread"),
         ("shared memory", f"{used.shared_bytes} B static per block"),

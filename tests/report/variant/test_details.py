@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from narrowing import as_
 
+from lab.isa.roles import Role, WarpRole
 from lab.measured.timing import Samples
 from lab.report.variant.details import variant_detail
 from lab.store.model import EmulationRecord, LaunchRecord, Status, StepRecord
@@ -36,6 +37,14 @@ def test_a_variant_that_did_not_compile_has_its_problem_alone(record):
     )  # fmt: skip
     assert sections(bare) == {"Build": ("static", {"problem": "m=4096 n=4096 k=4096 dtype=float32"})}
     assert variant_detail(bare)["hot"] == {"ptx": [], "sass": []}
+
+
+def test_registers_by_role_stand_beside_those_of_the_launch(record):
+    assert "registers by role" not in sections(record)["Build"][1]
+    counts = replace(record.ptx.counts, by_opcode={"setmaxnreg.inc.sync.aligned.u32": 1})
+    mix = replace(record.ptx, counts=counts, roles=(WarpRole(Role.CONSUMER, 232, 1), WarpRole(Role.PRODUCER, 40, 2)))
+    _, rows = sections(replace(record, ptx=mix, sass=None))["Build"]
+    assert rows["registers by role"] == "producer 40, consumer 232"
 
 
 def test_bounds_are_listed_lowest_first(record):

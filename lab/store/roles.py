@@ -1,0 +1,134 @@
+"""Registers of the warps that fetch and of those that multiply: figures beside a variant's throughput.
+
+They are of the kernel that changes them by `setmaxnreg`, else of the one with most matrix instructions. ptxas may
+ignore such changes, of which it warns; then there are none in the machine code, and every thread has what it allotted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from lab.base.errors import ReaderError
+from lab.isa.cfg import control_flow
+from lab.isa.mix import KernelMix
+from lab.isa.model import InstructionClass
+from lab.isa.roles import Role, WarpRole, changes_registers, warp_roles
+from lab.store.model import VariantRecord
+from lab.toolchain.base import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRegisters:
+    """Registers of a thread, by what its warp does; in the order of their size, each number once.
+
+    Attributes:
+        producers: Of warps that fetch alone.
+        consumers: Of warps that multiply: those of every thread where a kernel changes none.
+        others: Of warps that change them and do neither.
+    """
+
+    producers: tuple[int, ...]
+    consumers: tuple[int, ...]
+    others: tuple[int, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """All in words: `producer 40, consumer 232`."""
+        named = ((Role.PRODUCER, self.producers), (Role.CONSUMER, self.consumers), (Role.OTHER, self.others))
+        return ", ".join(f"{role} {' and '.join(map(str, counts))}" for role, counts in named if counts)
+
+
+def role_registers(record: VariantRecord) -> RoleRegisters | None:
+    """Return a variant's registers by role; None where no warp multiplies or changes them, or where nothing is known.
+
+    A record of schema 25 or older knows no roles, unless they were read from its PTX again (`with_roles`).
+    """
+    kernel = _kernel(record)
+    if kernel is None:
+        return None
+    if not kernel.changes:
+        return RoleRegisters((), (kernel.used.registers,)) if _multiplied(kernel.ptx) else None
+    if not kernel.ptx.roles:
+        return None
+
+    def of(role: Role) -> tuple[int, ...]:
+        counts = {_registers(one, kernel.used) for one in kernel.ptx.roles if one.role is role}
+        return tuple(sorted(counts))
+
+    return RoleRegisters(of(Role.PRODUCER), of(Role.CONSUMER), of(Role.OTHER))
+
+
+def registers_by_role(record: VariantRecord) -> str | None:
+    """Return `RoleRegisters.text` where warps change their registers; None where all have the same."""
+    kernel = _kernel(record)
+    found = role_registers(record) if kernel is not None and kernel.changes else None
+    return None if found is None else found.text
+
+
+def _registers(role: WarpRole, used: Resources) -> int:
+    return used.registers if role.registers is None else role.registers
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernel:
+    ptx: KernelMix
+    sass: KernelMix | None
+    used: Resources
+
+    @property
+    def changes(self) -> bool:
+        """Whether warps change their registers."""
+        return _changes(self.ptx) and (self.sass is None or _changes(self.sass))
+
+
+def _kernel(record: VariantRecord) -> _Kernel | None:
+    """The kernel that changes registers, else the one with most matrix instructions; None without PTX."""
+    used = record.build.resources if record.build is not None else None
+    launches = [(step.ptx, step.sass, step.resources) for step in record.steps] or [(record.ptx, record.sass, used)]
+    kernels = [_Kernel(ptx, sass, own) for ptx, sass, own in launches if ptx is not None and own is not None]
+    return max(kernels, key=lambda one: (one.changes, _multiplied(one.ptx)), default=None)
+
+
+def _multiplied(mix: KernelMix) -> int:
+    return mix.counts.by_class.get(InstructionClass.MMA, 0)
+
+
+def _changes(mix: KernelMix) -> bool:
+    return any(map(changes_registers, mix.counts.by_opcode))
+
+
+def with_roles(record: VariantRecord, ptx: Callable[[], str | None]) -> VariantRecord:
+    """Return an older record with the roles of its kernels, as far as its PTX says them.
+
+    Args:
+        record: As it was read.
+        ptx: Reads the variant's PTX; None where that was not kept. It is called where a record lacks roles alone.
+    """
+    lacking = [mix for mix in record.mixes("ptx") if _changes(mix) and not mix.roles]
+    text = ptx() if lacking else None
+    if text is None:
+        return record
+    found = _roles_in(text)
+
+    def known(mix: KernelMix | None) -> KernelMix | None:
+        return mix if mix is None or mix.roles else replace(mix, roles=found.get(mix.name, ()))
+
+    steps = tuple(replace(step, ptx=known(step.ptx)) for step in record.steps)
+    return replace(record, ptx=known(record.ptx), steps=steps)
+
+
+_HEAD = ".version 9.0 .target sm_90a .address_size 64 "
+"""What committed listings lack, which hold one kernel of a module in its place. Roles depend on none of it."""
+
+
+def _roles_in(text: str) -> dict[str, tuple[WarpRole, ...]]:
+    """Roles of each kernel of a listing; empty where it cannot be read."""
+    from lab.isa.ptx.module import read_ptx  # noqa: PLC0415 - it takes a tenth of a second, and few records are old
+
+    whole = text if text.lstrip().startswith((".version", "//")) else _HEAD + text
+    try:
+        kernels = read_ptx(whole, "kernel.ptx").kernels
+    except ReaderError:
+        return {}
+    return {kernel.name: warp_roles(kernel, control_flow(kernel)) for kernel in kernels}
