@@ -8,10 +8,12 @@ that have parted wait for each other where their paths meet.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lab.isa.model import Function, Instruction
+from lab.isa.ptx.constants import integer
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -34,6 +36,7 @@ class CodeBlock:
         end: The instruction that decides where threads go next, or None where they fall through.
         following: Block that follows in the listing, or -1 at the end of a function.
         gate: The block begins with an instruction for which lanes of a warp wait for each other.
+        takes: Registers of each thread that the block begins by taking (`setmaxnreg.inc`); 0 where it takes none.
     """
 
     index: int
@@ -43,6 +46,7 @@ class CodeBlock:
     end: int | None
     following: int
     gate: bool
+    takes: int = 0
 
 
 def ends_block(instruction: Instruction) -> bool:
@@ -67,6 +71,13 @@ def is_gate(instruction: Instruction) -> bool:
     if family in ("shfl", "vote", "match", "redux", "elect"):
         return "sync" in parts
     return family in _TOGETHER or (family in BARRIERS and "warp" in parts)
+
+
+def taken_registers(instruction: Instruction) -> int:
+    """Return how many registers of each thread an instruction takes; 0 for one that takes none."""
+    with suppress(IndexError, ValueError):
+        return integer(instruction.operands[0]) if instruction.opcode.startswith("setmaxnreg.inc.") else 0
+    return 0
 
 
 def split(function: Function, number: int, first_block: int, offset: int) -> list[CodeBlock]:
@@ -102,6 +113,7 @@ def split(function: Function, number: int, first_block: int, offset: int) -> lis
                 offset + stop - 1 if ended else None,
                 first_block + i + 1 if i + 1 < len(starts) else -1,
                 is_gate(code[start]),
+                taken_registers(code[start]),
             )
         )
     return blocks

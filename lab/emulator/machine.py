@@ -18,7 +18,7 @@ import numpy as np
 from lab.emulator.allowance import Allowance
 from lab.emulator.arrays import Mask
 from lab.emulator.batch import ALONE, Batch, Index3, padded_threads
-from lab.emulator.binding import Storage
+from lab.emulator.binding import WARPGROUP, Storage
 from lab.emulator.callgraph import ASSERTION
 from lab.emulator.calls import Calls, is_provided
 from lab.emulator.control import CodeBlock, is_wait
@@ -301,8 +301,8 @@ class Interpreter:
         stack, number = at
         block = self._program.blocks[number]
         full, part = self._bound.get(number) or self._bind(block)
-        if block.gate and not lanes.whole:
-            lanes = self._gather(at, block, lanes)
+        if block.gate:
+            lanes = self._pass_gate(at, block, lanes)
             if not lanes.count:
                 return
         if self._launch.counters is not None:
@@ -347,9 +347,17 @@ class Interpreter:
         self._bound.clear()
         return self._bind(block)
 
-    def _gather(self, at: Location, block: CodeBlock, lanes: Lanes) -> Lanes:
+    def _pass_gate(self, at: Location, block: CodeBlock, lanes: Lanes) -> Lanes:
+        """Keep the warps that can execute the instruction at a block's gate; park the others until they can."""
+        insist = False
+        if not lanes.whole or block.takes:
+            insist, self._insist = self._insist, False
+        if not lanes.whole:
+            lanes = self._gather(at, block, lanes, insist=insist)
+        return self._take_registers(at, block, lanes, insist=insist) if block.takes and lanes.count else lanes
+
+    def _gather(self, at: Location, block: CodeBlock, lanes: Lanes, *, insist: bool) -> Lanes:
         """Keep the warps whose lanes are all here; park the others until their missing lanes come."""
-        insist, self._insist = self._insist, False
         missing: Mask = self._storage.at(block.first).missing_lanes(lanes, self._pool.alive)
         late, complete = lanes.split(missing[warp_of(lanes.indices())])
         if not late.count:
@@ -360,6 +368,24 @@ class Interpreter:
             return lanes
         self._pool.park(at, late)
         return complete
+
+    def _take_registers(self, at: Location, block: CodeBlock, lanes: Lanes, *, insist: bool) -> Lanes:
+        """Keep the warpgroups whose block has the registers that they take; park the others until it has."""
+        taking = lanes
+        if self._program.code[block.first][1].predicate is not None:
+            taking, _ = lanes.split(lanes.select(self._guard(block.first)))
+        short = self._warpgroups.short(taking, block.takes)
+        if not short:
+            return lanes
+        if insist:
+            self._warpgroups.never(block.first, short)
+            return lanes
+        wait: Mask = np.zeros(self._batch.warps, np.bool_)
+        for first in short:
+            wait[first : first + WARPGROUP] = True
+        late, ready = lanes.split(wait[warp_of(lanes.indices())])
+        self._pool.park(at, late)
+        return ready
 
     def _check_budget(self, block: CodeBlock, lanes: Lanes) -> None:
         steps, changes, budget = self._clock.steps, self._launch.progress.changes, self._launch.max_steps
@@ -474,7 +500,6 @@ class Interpreter:
             self._bulk_copies_are_over(self._watch.shadow, self._watch.bulk, lanes)
         if self._watch.lifetimes is not None:
             self._watch.lifetimes.leave(lanes.indices(), self._pool.alive)
-        self._warpgroups.check_limits(self._pool.alive)
         self._barriers.threads_left()
         self._clusters.release()
 

@@ -132,7 +132,8 @@ class Pool:
 
     def park(self, at: Location, lanes: Lanes) -> None:
         """Set threads aside until others join them, or nothing else can run."""
-        self._parked[at] = lanes
+        parts = [part for part in (self._parked.get(at), lanes) if part is not None]
+        self._parked[at] = Lanes.union(parts)
 
     def unpark(self) -> bool:
         """Let the first parked group run; return False where there is none."""

@@ -76,7 +76,7 @@ class Warpgroups:
         # by the first warp of a warpgroup: groups that not all of its warps have waited for, and when the reads ended
         self._ended: dict[int, dict[int, np.int64]] = {}
         self._limits: NDArray[np.int64] | None = None
-        self._registers, self._limited_at = registers, -1
+        self._registers = registers
 
     # --- who takes part ---------------------------------------------------------------------------------------
 
@@ -290,28 +290,46 @@ class Warpgroups:
                 detail = f"{count} registers are {'fewer' if more else 'more'} than the {now} that the warp has"
                 self._findings.add("wgmma-misuse", position, detail, np.array([first * WARP_SIZE]))
             self._limits[first : first + WARPGROUP] = count
-        if more:
-            self._limited_at = position
 
-    def check_limits(self, alive: Mask) -> None:
-        """Note a fault where the warps of a block that has ended were given more registers than it has.
+    def short(self, lanes: Lanes, count: int) -> dict[int, int]:
+        """Return the warpgroups that cannot take more registers yet, since their block has not enough that are free.
 
         Args:
-            alive: (threads,) the threads that have not ended.
+            lanes: Threads that take them.
+            count: The number that each is to have.
+
+        Returns:
+            The first warp of each such warpgroup, to the registers that the warps of its block would have in all.
         """
-        if self._limits is None or self._registers is None or self._limited_at < 0:
-            return
-        blocks = self._batch.blocks
-        held = self._registers * self._batch.warps // blocks * WARP_SIZE
-        limits = np.where(self._limits, self._limits, self._registers)
-        wanted = limits.reshape(blocks, -1).sum(axis=1) * WARP_SIZE
-        for block in np.flatnonzero((wanted > held) & ~alive.reshape(blocks, -1).any(axis=1)).tolist():
+        if self._registers is None:
+            return {}
+        blocks, found = self._batch.blocks, dict[int, int]()
+        known = np.zeros(self._batch.warps, np.int64) if self._limits is None else self._limits
+        limits = np.where(known, known, self._registers)
+        here = np.asarray(lanes.present().reshape(-1, WARP_SIZE).all(axis=1))
+        each = self._batch.warps // blocks
+        for first in np.flatnonzero(here).tolist():
+            block, within = divmod(first, each)
+            if within % WARPGROUP or not here[first : first + WARPGROUP].all() or within + WARPGROUP > each:
+                continue
+            own = limits[block * each : (block + 1) * each]
+            wanted = own.copy()
+            wanted[within : within + WARPGROUP] = np.maximum(count, wanted[within : within + WARPGROUP])
+            if int(wanted.sum()) > max(each * self._registers, int(own.sum())):
+                found[first] = int(wanted.sum()) * WARP_SIZE
+            else:
+                own[:] = wanted
+        return found
+
+    def never(self, position: int, short: dict[int, int]) -> None:
+        """Note the warpgroups that wait forever for registers, as `short` returns them."""
+        held = (self._registers or 0) * self._batch.warps // self._batch.blocks * WARP_SIZE
+        for first, wanted in short.items():
             detail = (
-                f"the warps of a block ask for {wanted[block]} registers in all, and it has {held}: they wait forever"
+                f"the warps of a block ask for {wanted} registers in all, and it has {held}: they wait forever, since "
+                "no warp that can go on gives some up"
             )
-            first = np.array([block * self._batch.threads // blocks])
-            self._findings.add("wgmma-misuse", self._limited_at, detail, first)
-            self._limits.reshape(blocks, -1)[block] = self._registers
+            self._findings.add("wgmma-misuse", position, detail, np.array([first * WARP_SIZE]))
 
 
 def refused_count(count: int) -> str:

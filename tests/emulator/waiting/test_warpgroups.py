@@ -70,3 +70,75 @@ def test_limits_that_cannot_be(less, more, why):
 def test_three_warps_are_no_warpgroup():
     findings = limited(40, 232, 352).findings
     assert any("96 of a warpgroup's 128 threads are here" in finding.detail for finding in findings)
+
+
+def exchanged(gives, takes, *, registers=168):
+    """Who gives registers up and who takes them, with what comes in between."""
+    text = f"""{HEADER}.visible .entry k() .maxntid 384, 1, 1 .maxnreg {registers}
+    {{ .reg .pred %p<2>; .reg .b32 %r<4>; mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, 128; @%p0 bra GIVES;
+    {takes} bra DONE;
+    GIVES: {gives}
+    DONE: ret; }}
+    """
+    return launch(text, "k", 2, 384, [])
+
+
+GIVE, TAKE = "setmaxnreg.dec.sync.aligned.u32 40;", "setmaxnreg.inc.sync.aligned.u32 232;"
+BACK = "setmaxnreg.dec.sync.aligned.u32 168;"
+
+
+@pytest.mark.parametrize(
+    ("gives", "takes"),
+    [
+        (GIVE, f"{TAKE} bar.sync 1, 256;"),
+        (f"{GIVE} barrier.sync 0;", f"barrier.sync 0; {TAKE}"),
+        (f"{GIVE} barrier.sync 0;", f"{TAKE} barrier.sync 0;"),
+        (
+            f"{GIVE} barrier.sync 0; barrier.sync 0; setmaxnreg.inc.sync.aligned.u32 168;",
+            f"{TAKE} barrier.sync 0; {BACK} barrier.sync 0;",
+        ),
+        ("ret;", "setmaxnreg.inc.sync.aligned.u32 168;"),
+    ],
+)
+def test_registers_that_come_free_are_taken(gives, takes):
+    found = exchanged(gives, takes)
+    assert found.clean, found.findings
+
+
+@pytest.mark.parametrize(
+    ("gives", "takes"),
+    [
+        (f"barrier.sync 0; {GIVE}", f"{TAKE} barrier.sync 0;"),  # there is enough in the end, but nobody comes so far
+        ("ret;", TAKE),
+        (
+            f"{GIVE} barrier.sync 0; setmaxnreg.inc.sync.aligned.u32 168; barrier.sync 0;",
+            f"{TAKE} barrier.sync 0; barrier.sync 0; {BACK}",
+        ),
+    ],
+)
+def test_who_waits_for_registers_that_nobody_gives_up_waits_forever(gives, takes):
+    found = exchanged(gives, takes).findings
+    assert {finding.kind for finding in found} == {"wgmma-misuse"}
+    assert all("it has 64512: they wait forever" in finding.detail for finding in found), found
+
+
+def test_a_poll_for_one_who_waits_for_registers_ends():
+    """What gives registers up polls a flag that is set behind the wait for them."""
+    polls = "A: ld.volatile.shared.u32 %r1, [flag]; setp.eq.u32 %p1, %r1, 0; @%p1 bra A;"
+    sets = "mov.u32 %r2, 1; st.volatile.shared.u32 [flag], %r2;"
+    shared = ".shared .align 4 .b32 flag; mov.u32 %r3, 0; st.volatile.shared.u32 [flag], %r3; barrier.sync 0;"
+    text = f"""{HEADER}.visible .entry k() .maxntid 256, 1, 1 .maxnreg 168
+    {{ .reg .pred %p<2>; .reg .b32 %r<4>; {shared} mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, 128; @%p0 bra GIVES;
+    {TAKE} {sets} bra DONE;
+    GIVES: {polls} {GIVE}
+    DONE: ret; }}
+    """
+    found = [one for one in launch(text, "k", 1, 256, []).findings if one.kind == "wgmma-misuse"]
+    assert found
+    assert all("they wait forever" in finding.detail for finding in found)
+    assert launch(text.replace(f"GIVES: {polls} {GIVE}", f"GIVES: {GIVE} {polls}"), "k", 1, 256, []).findings == ()
+
+
+def test_a_guard_decides_who_takes_registers():
+    found = exchanged(GIVE, "setp.lt.u32 %p1, %r0, 256; @%p1 setmaxnreg.inc.sync.aligned.u32 240;", registers=160)
+    assert found.clean, found.findings
