@@ -137,6 +137,17 @@ def test_published_rungs_without_changes_need_no_listing():
         assert role_registers(record) == RoleRegisters((), (record.build.resources.registers,))
 
 
+def test_the_published_ladder_has_roles_from_the_rung_that_parts_warps_on():
+    """v5 is the first that changes registers; whether they were read from a listing or built again does not matter."""
+    records = read_side(str(REPORTS / "hgemm_ladder")).records
+    for record in records:
+        parts = record.template >= "hgemm/v5"
+        assert (registers_by_role(record) is not None) == parts
+        assert role_registers(record) != RoleRegisters((), ())
+    found = {text for record in records if (text := registers_by_role(record))}
+    assert found == {"producer 40, consumer 232", "producer 32, consumer 160"}
+
+
 def test_the_mix_reads_roles_as_they_are_read_alone():
     (kernel,) = read_ptx(PTX).kernels
     assert MIX.roles == warp_roles(kernel, control_flow(kernel)) != ()
