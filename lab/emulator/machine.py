@@ -36,6 +36,7 @@ from lab.emulator.pool import Caller, Location, Pool, Stack
 from lab.emulator.printing import Printed, ThreadMemory, formatted
 from lab.emulator.program import STACK_BYTES, Place, Program
 from lab.emulator.progress import MemoryProgress
+from lab.emulator.recurrence import Recurrence
 from lab.emulator.registers import RegisterFile
 from lab.emulator.special import StepClock, special_registers
 from lab.emulator.tally import Counters
@@ -184,7 +185,7 @@ class Interpreter:
         self._guards: dict[int, Callable[[], Mask]] = {}
         self._end_checks: dict[int, Act | None] = {}
         self._noted: dict[Location, bytes] = {}  # registers of groups, at their latest look
-        self._last_state: tuple[int, bytes] | None = None
+        self._woken_at, self._woken = -1, Recurrence()  # changes of memory, and who rested since
         self.stuck_at: int | None = None
         self._changes, self._changed_at = -1, 0  # of memory, and the step at which that was seen
         self._insist = False  # a parked group runs although its missing lanes have not come
@@ -216,15 +217,16 @@ class Interpreter:
                 return "done"
 
     def _wake(self) -> Turn:
-        """Let the threads that rest poll again; say whether anything changed since they did so last."""
-        before, changes = self._last_state, self._launch.progress.changes
-        known = before is not None and before[0] == changes
-        self._last_state = (changes, self._digest(self._pool.resting) if known else b"")
+        """Let the threads that rest poll again; say whether they are where they were before, and memory as well."""
+        changes, stuck = self._launch.progress.changes, False
+        if changes == self._woken_at:
+            stuck = self._woken.comes_back(self._digest(self._pool.resting))
+        else:
+            self._woken_at, self._woken = changes, Recurrence()
         self._pool.wake()
-        if known and before == self._last_state and before[1]:
+        if stuck:
             self.stuck_at = changes
-            return "stuck"
-        return "waits"
+        return "stuck" if stuck else "waits"
 
     def _digest(self, groups: dict[Location, Lanes]) -> bytes:
         """Return a digest of where the threads of some groups are, and of all registers."""

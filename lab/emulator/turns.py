@@ -3,7 +3,7 @@
 A thread that polls memory waits for another one, perhaps for one that the order of execution holds back. So a loop that
 reads memory with a volatile or atomic instruction rests after some rounds in which no memory changed, until everything
 else has had its turn. A loop without such a read cannot wait for anyone; it rests only where its registers are what
-they were a round before, so that it will never end.
+they were before, so that it will never end: a round before, or 2, 4, 8 and so on, as a search goes round a full table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ POLLS_BEFORE_REST = 8
 """Rounds of a polling loop without a change of memory."""
 
 ROUNDS_BEFORE_LOOK = 1024
-"""Rounds of any other loop before its registers are compared, then twice as many, and so on; and the rounds after which
+"""Rounds of any other loop before its registers are noted, then twice as many, and so on; and the rounds after which
 stores look whether they change memory."""
 
 Verdict = Literal["go", "rest", "note", "compare"]
@@ -65,9 +65,10 @@ class Turns:
             return "rest" if rounds >= POLLS_BEFORE_REST else "go"
         if rounds < ROUNDS_BEFORE_LOOK:
             return "go"
-        if rounds & (rounds - 1) == 0:
+        since = rounds - (1 << rounds.bit_length() - 1)
+        if since == 0:
             return "note"
-        return "compare" if (rounds - 1) & (rounds - 2) == 0 else "go"
+        return "compare" if since & since - 1 == 0 else "go"
 
     def rested(self, at: Location) -> None:
         """Begin to count anew for threads that have had to rest."""

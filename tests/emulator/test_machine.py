@@ -356,6 +356,9 @@ def test_checks_can_be_switched_off():
     assert off.lines == ()
 
 
+CAS = "atom.global.cas.b32 %r2, [%rd1], 0, 7;"
+
+
 def test_endless_loop():
     ptx = HEADER + ".visible .entry k() {\n.reg .pred %p;\nsetp.eq.u32 %p, 0, 0;\nL:\n@%p bra L;\nret;\n}\n"
     emulation = launch(ptx, "k", 1, 32, [], max_steps=1000)
@@ -369,6 +372,17 @@ def test_a_loop_in_which_nothing_changes_is_endless_at_once():
     ptx = HEADER + ".visible .entry k() {\n.reg .pred %p;\nsetp.eq.u32 %p, 0, 0;\nL:\n@%p bra L;\nret;\n}\n"
     emulation = launch(ptx, "k", 1, 32, [])
     assert [finding.kind for finding in emulation.findings] == ["endless-loop"]
+    assert emulation.steps < 100_000
+
+
+@pytest.mark.parametrize(("read", "kind"), [("ld.global.u32 %r2, [%rd1];", "endless-loop"), (CAS, "deadlock")])
+def test_a_search_that_goes_round_a_full_table_is_endless_at_once(read, kind):
+    body = f""".reg .pred %p; .reg .b32 %r<4>; .reg .b64 %rd<3>; ld.param.u64 %rd0, [a]; mov.u32 %r0, %tid.x;
+    L: mul.wide.u32 %rd1, %r0, 4; add.s64 %rd1, %rd0, %rd1; {read} add.u32 %r0, %r0, 1; and.b32 %r0, %r0, 63;
+    setp.ne.u32 %p, %r2, 0; @%p bra L; ret; }}"""
+    table = np.ones(64, np.uint32)
+    emulation = launch(HEADER + ".visible .entry k(.param .u64 a) {" + body, "k", 1, 32, [table])
+    assert [finding.kind for finding in emulation.findings] == [kind]
     assert emulation.steps < 100_000
 
 
