@@ -27,7 +27,7 @@ _WITHOUT_RESULT = frozenset({
 _PASSES_ON = frozenset({
     "mov", "add", "sub", "mul", "mul24", "mad", "mad24", "fma", "div", "rem", "neg", "abs", "min", "max", "cvt", "cvta",
     "setp", "set", "selp", "slct", "shl", "sqrt", "rsqrt", "rcp", "ex2", "lg2", "sin", "cos", "tanh", "copysign",
-    "popc", "clz", "testp", "not", "addc", "subc", "madc", "sad", "dp4a", "dp2a", "mma", "movmatrix",
+    "popc", "clz", "testp", "not", "addc", "subc", "madc", "sad", "dp4a", "dp2a", "mma", "movmatrix", "redux",
 })  # fmt: skip
 """Families whose result is undefined where an operand is."""
 

@@ -175,8 +175,8 @@ class UndefinedValues:
         roles, opcode = self._static.roles(sides.position), sides.instruction.opcode
         if not (sides.writes or (sides.reads and roles.writes and roles.passes_on == "never")):
             return None
-        if opcode.startswith("shfl."):
-            return self._shuffling(sides)
+        if opcode.startswith(("shfl.", "redux.")):
+            return self._shuffling(sides) if opcode.startswith("shfl.") else self._reducing(sides)
         if opcode in ("and.pred", "or.pred"):
             return self._short_circuit(sides)
         spread = spread_of(opcode)
@@ -278,6 +278,28 @@ class UndefinedValues:
             _give(flag, lanes, 0)
 
         return shuffle
+
+    def _reducing(self, sides: _Sides) -> Act:
+        """Return what follows `redux`: all lanes get what one of them has, and of bits, what all of them have."""
+        opcode, texts = sides.instruction.opcode, sides.instruction.operands
+        result, source = self._of(sides, texts[0]), self._of(sides, texts[1])
+        read_mask = self._storage.at(sides.position).source(texts[2], "u32")
+        warps = (np.arange(self._storage.batch.threads) // WARP_SIZE).astype(np.int64)
+        join = np.minimum if opcode.endswith(".b32") else np.maximum
+
+        def reduce(lanes: Lanes) -> None:
+            origins = lanes.select(source)
+            self._report(sides.position, _strict(origins), lanes, "is used")
+            origins = np.where(origins >= _STRICT, 0, origins)  # it has been told
+            masks = np.broadcast_to(read_mask(lanes), origins.shape).astype(np.int64)
+            _, first, group = np.unique(
+                (lanes.select(warps) << WARP_SIZE) + masks, return_index=True, return_inverse=True
+            )
+            joined = origins[first]
+            join.at(joined, group, origins)
+            _give([result], lanes, joined[group])
+
+        return reduce
 
     def _multiplying_group(self, sides: _Sides, part: Act) -> Act:
         """Return a `wgmma` that is followed; its operands are in registers, or in shared memory that it reads."""
