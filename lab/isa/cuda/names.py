@@ -207,7 +207,7 @@ def expected_macros(text: str) -> tuple[ExpectedMacro, ...]:
     code = [token for token in stream if token.kind is not TokenKind.DIRECTIVE]
     declared = {code[at].text for at in range(1, len(code)) if _is_declared(code, at)}
     declared |= {_named(code, at) for at in range(len(code) - 1) if code[at].text in _NAMING}
-    declared |= _bound(code) | _behind_bodies(code)
+    declared |= _bound(code) | _behind_bodies(code) | _pointers_to_arrays(code)
     kernels = read_kernels(text)
     for kernel in kernels:
         declared |= {one.name for one in kernel.parameters} | {one.name for one in kernel.template or ()}
@@ -241,6 +241,17 @@ def _named(stream: Sequence[Token], at: int) -> str:
     while place + 1 < len(stream) and stream[place].text in _ATTRIBUTES and stream[place + 1].text == "(":
         place = _closing(stream, place + 1) + 1
     return stream[place].text if place < len(stream) else ""
+
+
+def _pointers_to_arrays(stream: Sequence[Token]) -> set[str]:
+    """Return the names in declarators in brackets: `float (*row)[33] = tile;`, `int (&pair)[2] = pairs[i];`."""
+    texts = [token.text for token in stream]
+    return {
+        texts[at + 2]
+        for at in range(1, len(texts) - 4)
+        if texts[at] == "(" and texts[at + 1] in ("*", "&") and texts[at + 3 : at + 5] == [")", "["]
+        if stream[at - 1].kind is TokenKind.WORD or texts[at - 1] == ">"
+    }
 
 
 def _bound(stream: Sequence[Token]) -> set[str]:

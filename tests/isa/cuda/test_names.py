@@ -203,6 +203,8 @@ def macros(body: str, head: str = "") -> list[str]:
         ("int i{1}, A{2}; A;", []),
         ("my *p = n, *A = n; A;", ["my"]),
         ("__shared__ alignas(16) float s[4], A[4]; A;", []),
+        ("float (*m)[5] = nullptr; float (&r)[2] = n; m[0]; r[1]; int c = n * (*q)[N];", ["q", "N"]),
+        ("struct __align__(8) Pair { int i; }; struct alignas(4) Other { int i; }; Pair p; Other q;", []),
         ("for (auto &A : n) for (int i = 0, B = 1;;) A + B;", []),
         ("int i = n < 3, A = 4; A;", []),
         ("auto v = cub::f<3, A>(n);", ["A"]),
