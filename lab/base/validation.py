@@ -46,7 +46,7 @@ def _mistakes(error: ValidationError, model: type[BaseModel], data: object) -> d
     found: dict[Key, UserError] = {}
     missing: dict[Key, UserError] = {}
     for detail in error.errors():
-        path = _in_data(tuple(detail["loc"]), data)
+        path = _in_data(tuple(detail["loc"]), data, missing=detail["type"] == "missing")
         kept = missing if detail["type"] == "missing" else found
         one = _described(detail, tuple(detail["loc"]), model)
         kept[path] = _either(kept[path], one) if path in kept else one
@@ -62,7 +62,7 @@ def _either(first: UserError, other: UserError) -> UserError:
     return UserError(first.message, key=first.key, found=first.found, accepted=f"{texts[0]} or {texts[1]}")
 
 
-def _in_data(location: Key, data: object) -> Key:
+def _in_data(location: Key, data: object, *, missing: bool) -> Key:
     """Leave out of a path what pydantic adds for the alternatives of a union; a missing key stays, at the end."""
     path: list[str | int] = []
     for i, part in enumerate(location):
@@ -70,7 +70,7 @@ def _in_data(location: Key, data: object) -> Key:
         holds = holds or (isinstance(data, list) and isinstance(part, int) and part < len(data))
         if holds:
             data = data[part]  # type: ignore[index]
-        if holds or (i == len(location) - 1 and isinstance(data, dict)):
+        if holds or (missing and i == len(location) - 1 and isinstance(data, dict)):
             path.append(part)
     return tuple(path)
 

@@ -110,6 +110,8 @@ def test_alternatives_of_a_union_leave_no_trace_in_a_path() -> None:
         validate(Either, parse("sizes: [1, x]\n", "f.yaml"))
     assert "list[int]" not in str(caught.value)
     assert "key: sizes" in str(caught.value)
+    mapping = refused(Either, "sizes: {x: 3}\n")
+    assert (mapping.key, mapping.accepted) == ("sizes", "an integer or a list, in brackets")
 
 
 def test_a_list_and_a_mapping_are_called_so_in_an_error() -> None:
