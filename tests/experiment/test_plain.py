@@ -303,7 +303,9 @@ def clustered(folder, text=CLUSTERED_FILE, source=CLUSTERED):
 def test_what_is_swept_beside_ptx_is_the_launch(read, tmp_path):
     (tmp_path / "add.ptx").write_text(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry add() { ret; }\n")
     of_ptx = GOOD.replace("add.cu", "add.ptx\nkernel: add")
-    points = expand(read(of_ptx)).points
+    made = read(of_ptx)
+    points = expand(made).points
+    assert plan(made, points, toolchains(made), ["sm_90"])[0].request.name == "add.ptx"
     assert [point.instance.launches.steps[0].block for point in points] == [(64, 1, 1), (128, 1, 1)]
     assert points[0].instance.source == points[1].instance.source
     refused(read, of_ptx.replace("{block_size:", "{WIDTH: 4, block_size:"), "PTX has no macros", "WIDTH", "grid, block")
