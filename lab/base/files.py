@@ -158,12 +158,22 @@ def within(name: str, folder: Path, *, at: Location, key: str, roots: Sequence[P
     except (OSError, ValueError, RuntimeError):  # a NUL, links in a circle
         pass
     accepted = f"a file in or below {', '.join(str(root) for root in (folder, *roots))}"
-    raise UserError("the file is outside of the experiment's folder", at=at, key=key, found=name, accepted=accepted)
+    found = with_target(name, folder)
+    raise UserError("the file is outside of the experiment's folder", at=at, key=key, found=found, accepted=accepted)
+
+
+def with_target(name: str, folder: Path) -> str:
+    """Return a name, and where it leads if it is a symbolic link."""
+    try:
+        return f"{name}, a link to {(folder / name).readlink()}"
+    except (OSError, ValueError):
+        return name
 
 
 def _missing(path: Path) -> UserError:
     folder = path.parent
-    siblings = sorted(found.name for found in folder.glob(f"*{path.suffix}")) if folder.is_dir() else []
+    near = folder.glob(f"*{path.suffix}") if folder.is_dir() else ()
+    siblings = sorted(found.name for found in near if found.exists())  # and no links to what is gone
     return UserError(
         "no such file",
         at=Location(path),

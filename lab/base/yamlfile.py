@@ -69,16 +69,33 @@ class Document:
         return Document(self.file, self.text, data, lines)
 
 
+def decoded(content: bytes, file: Path | str, what: str = "the file") -> str:
+    """Return the text that a user's file holds, without the mark that editors on Windows begin it with.
+
+    Raises:
+        UserError: It is not UTF-8; the error names the line.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        likely = "UTF-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "LATIN1"
+        raise UserError(
+            f"{what} is not UTF-8 text",
+            at=Location(file, line),
+            found=f"byte 0x{content[error.start]:02x}",
+            accepted="UTF-8",
+            suggestion=f"if it is {likely}: iconv -f {likely} -t UTF-8 {file} > NEW",
+        ) from error
+
+
 def read_text(file: Path, most_bytes: int = MOST_BYTES, what: str = "the file") -> str:
     """Return the text of a file that a user named.
 
     Raises:
         UserError: The file cannot be read, is not UTF-8, is too large, or is not a regular file.
     """
-    try:
-        text = read_regular(file, most_bytes, what).decode("utf-8-sig")  # editors on Windows write a mark
-    except UnicodeDecodeError as error:
-        raise UserError(f"{what} is not UTF-8 text: {error}", at=Location(file)) from error
+    text = decoded(read_regular(file, most_bytes, what), file, what)
     return text.replace("\r\n", "\n").replace("\r", "\n")  # as Python reads text
 
 

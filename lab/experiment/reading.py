@@ -13,8 +13,8 @@ from typing import Any
 from lab.base.elements import element_named
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar, names_in
-from lab.base.files import read_regular, within
-from lab.base.yamlfile import Document, Key, dotted
+from lab.base.files import read_regular, with_target, within
+from lab.base.yamlfile import Document, Key, decoded, dotted
 from lab.experiment.machine import FACTS
 from lab.experiment.problems import values_of
 from lab.experiment.schema import KernelModel, PlainFile, Sizes
@@ -114,12 +114,9 @@ class Reading(ABC):
             try:
                 content = read_regular(path, MOST_SOURCE_BYTES, "the source")
             except UserError as error:
-                error.found = name if error.found is None else error.found
+                error.found = with_target(name, self.folder) if error.found is None else error.found
                 raise error.placed(self.document.at("source"), "source") from None
-            try:
-                return content.decode("utf-8-sig")  # editors on Windows begin a file with a mark
-            except UnicodeDecodeError:
-                self.refuse("the source is not UTF-8 text", ("source",), found=name)
+            return decoded(content, self.folder / name, "the source")
         return None
 
     @property

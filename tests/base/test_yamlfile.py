@@ -62,9 +62,13 @@ def test_a_missing_file_names_its_neighbours(tmp_path):
     (tmp_path / "gemm.yaml").write_text("a: 1")
     with pytest.raises(UserError, match=r"did you mean 'gemm.yaml'"):
         read_text(tmp_path / "gem.yaml")
-    (tmp_path / "latin.yaml").write_bytes(b"a: \xff\n")
-    with pytest.raises(UserError, match="UTF-8"):
+    (tmp_path / "latin.yaml").write_bytes(b"b: 1\na: \xff\n")
+    with pytest.raises(UserError, match="UTF-8") as caught:
         read_text(tmp_path / "latin.yaml")
+    assert (caught.value.at and caught.value.at.line, caught.value.found) == (2, "byte 0xff")
+    (tmp_path / "wide.yaml").write_text("a: 1", encoding="utf-16")
+    with pytest.raises(UserError, match="iconv -f UTF-16"):
+        read_text(tmp_path / "wide.yaml")
     with pytest.raises(UserError, match="the file cannot be read"):
         read_text(tmp_path)
 

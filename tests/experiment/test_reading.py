@@ -76,6 +76,13 @@ def test_a_source_that_cannot_be_had(reading, tmp_path, content, why):
     assert why in str(found.mistakes[0])
 
 
+def test_a_link_to_nothing_is_told_as_one(reading, tmp_path):
+    (tmp_path / "k.cu").symlink_to("gone.cu")
+    found = reading()
+    assert found.text("k.cu") is None
+    assert (found.mistakes[0].found, found.mistakes[0].accepted) == ("k.cu, a link to gone.cu", None)
+
+
 @pytest.mark.parametrize(("values", "name"), [((1, 2), "int"), ((1, 2.5), "float"), ((True,), "bool"), (("a",), "str")])
 def test_types_of_parameters(values, name):
     assert type_of(values) == name
