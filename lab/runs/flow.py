@@ -239,8 +239,9 @@ def emulation_task(context: FlowContext, variant: InspectedVariant) -> Emulation
     point, computed = variant.planned.point, context.experiment.operator
     given = point.problem.emulate
     small: Mapping[str, Scalar] = computed.for_parameters(given, point.parameters) if given is not None else {}
+    launches = Instance(point.kernel.template, point.parameters, small).launches
     return EmulationTask(
-        launches=Instance(point.kernel.template, point.parameters, small).launches.built(variant.planned.known),
+        launches=launches.built(variant.planned.known),
         operator=context.experiment.operator_reference,
         problem=dict(small),
         seed=context.experiment.seed,
@@ -251,7 +252,12 @@ def emulation_task(context: FlowContext, variant: InspectedVariant) -> Emulation
         samples=_samples(context, variant, given) if given is not None and not point.problem.whole else (),
         spares_samples=not isinstance(computed, Declared),
         excused=_OF_COMPILERS.get(variant.planned.toolchain.name, frozenset()),
+        fewer=launches.built_for_fewer(variant.planned.known, _TURNS),
     )
+
+
+_TURNS: Final = 3
+"""How many turns resident blocks take in a small problem: the first one, one behind another and the last one."""
 
 
 _OF_COMPILERS: Final[Mapping[str, frozenset[FindingKind]]] = {

@@ -124,6 +124,8 @@ class EmulationTask:
             executed for its counts.
         spares_samples: They are executed only where the throughput is not estimated without them.
         excused: Kinds of findings that are the compiler's own doing, whatever the source says: they become a note.
+        fewer: The launches of a GPU that holds fewer blocks, which therefore take several turns, as they do at the
+            real size; None where the grid does not depend on the GPU.
     """
 
     launches: Launches
@@ -137,6 +139,7 @@ class EmulationTask:
     samples: tuple[Sample, ...] = ()
     spares_samples: bool = False
     excused: frozenset[FindingKind] = frozenset()
+    fewer: Launches | None = None
 
 
 def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
@@ -170,6 +173,12 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     steps = _steps(task, done)
     counts = [step.executed for step in steps if step.executed is not None]
     findings = tuple(finding for one in done for finding in _unexcused(one, task.excused))
+    turns = ""
+    if largest <= tolerance and not findings and task.fewer is not None and sum(one.warps for one in counts) < _MOMENT:
+        memory = _Memory(computed.inputs(problem, task.seed), task.fewer)
+        findings = tuple(_unexcused(_executed(ptx, task.fewer, memory, excused=task.excused)[-1], task.excused))
+        largest, tolerance, worst = computed.verify(problem, reference, memory.outputs)
+        turns = _turns(task.launches, task.fewer) if findings or largest > tolerance else ""
     right = largest <= tolerance and not findings
     sample, faulty = _sampled(task, ptx, counts) if right else (None, "")
     grown = _growth(task, ptx, steps) if right and sample is None and _is_quick(counts) else _Grown()
@@ -186,7 +195,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
             *_interpreted(done, whole=task.whole),
             *_left_out(len(findings)),
             *_excuses([finding for one in done for finding in one.findings if finding.kind in task.excused]),
-            *filter(None, [faulty]),
+            *filter(None, [faulty, turns]),
         ),
         lines=alike(line for one in done for line in one.lines),
         bytes_needed=computed.bytes_moved(problem),
@@ -349,6 +358,15 @@ def growth_between(smaller: Sequence[EmulatedStep], larger: Sequence[EmulatedSte
 def _is_of_file(error: UserError) -> bool:
     """Whether a mistake stands in what a plain kernel's file says of its arguments and references."""
     return (error.key or "").split(".")[0] == "reference" or bool(re.match(r"(arguments|constants)\.", error.key or ""))
+
+
+def _turns(launches: Launches, fewer: Launches) -> str:
+    """Say that what is wrong shows where resident blocks go round their loops."""
+    few, many = (sum(math.prod(step.grid) for step in one.steps) for one in (fewer, launches))
+    return (
+        f"what is wrong shows where each block takes several turns, as at the real size: in a launch of {few} blocks,"
+        f" of a GPU that holds no more; {many} blocks are without it"
+    )
 
 
 def _uncovered(launches: Launches, outputs: Mapping[str, Array], worst: str) -> str:

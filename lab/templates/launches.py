@@ -14,6 +14,7 @@ from typing import Final, Protocol, Self
 import numpy as np
 
 from lab.base.elements import ELEMENT_BYTES
+from lab.base.errors import UserError
 from lab.base.expressions import Scalar
 from lab.hardware.clusters import clusters_held
 from lab.hardware.gpus import Gpu
@@ -135,10 +136,12 @@ class Residency:
     Attributes:
         gpu: The GPU.
         resources: What each kernel uses, by its symbol.
+        most: Blocks that are counted at most, as if the GPU held no more; whole clusters, at least one.
     """
 
     gpu: Gpu
     resources: Mapping[str, ClusterUse]
+    most: int | None = None
 
     def blocks(self, launch: Launch, cluster: int = 1) -> int:
         """Return how many blocks of a launch the GPU holds at once, whole clusters; 1 where it cannot hold any.
@@ -152,7 +155,8 @@ class Residency:
         architecture, use, threads = self.gpu.architecture, self.resources[launch.entry], math.prod(launch.block)
         held = occupancy(architecture, use, threads, launch.dynamic_shared_bytes, launch.carveout).blocks_per_sm
         size = max(cluster, use.cluster, math.prod(launch.cluster or (1,)))
-        return max(1, clusters_held(self.gpu, held, size) * size)
+        clusters = clusters_held(self.gpu, held, size)
+        return max(1, min(clusters, clusters if self.most is None else max(1, self.most // size)) * size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +265,31 @@ class Launches:
                 replace(one, symbol=known.symbols[one.name]) for one in self.constants if one.name in known.symbols
             ),
         )
+
+    def built_for_fewer(self, known: BuiltLaunch, turns: int) -> Launches | None:
+        """Return the launches of a GPU that holds so few blocks that each takes some turns.
+
+        Args:
+            known: What is known once the variant is built.
+            turns: How many times as much each block has to do.
+
+        Returns:
+            The launches; None where no grid would be smaller, or no such grid is legal.
+        """
+        if not self.wait_for_occupancy or known.residency is None:
+            return None
+        given = self.built(known)
+        blocks = [
+            math.prod(step.grid)
+            for step, one in zip(given.steps, self.steps, strict=True)
+            if one.resident_grid is not None
+        ]
+        most = -(-min(blocks) // turns)
+        try:
+            fewer = self.built(replace(known, residency=replace(known.residency, most=most)))
+        except UserError:
+            return None
+        return None if [one.grid for one in fewer.steps] == [one.grid for one in given.steps] else fewer
 
     @property
     def wait_for_occupancy(self) -> bool:

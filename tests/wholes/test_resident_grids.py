@@ -94,6 +94,19 @@ def test_the_small_problem_is_executed_with_its_own_grid(read):
     assert found.verification.passed, found
 
 
+def test_a_fault_between_the_turns_of_a_block_is_found(read, tmp_path):
+    neighbour = SOURCE.replace("room[threadIdx.x] +", "room[threadIdx.x] + 0 * room[threadIdx.x ^ 32] +")
+    (tmp_path / "k.cu").write_text(neighbour.replace("        __syncthreads();\n    }", "    }"))
+    context, (variant,) = inspected(read())
+    task = flow.emulation_task(context, variant)
+    assert task.fewer is not None
+    assert [one.steps[0].grid for one in (task.launches, task.fewer)] == [(4, 1, 1), (2, 1, 1)]
+    assert not emulate(replace(task, fewer=None), variant.ptx).findings  # each block takes one turn
+    found = emulate(task, variant.ptx)
+    assert found.findings[0].kind == "shared-race"
+    assert "in a launch of 2 blocks" in found.notes[-1]
+
+
 def test_each_launch_of_a_sequence_has_its_own(read):
     text = FILE.replace("grid: min(ceil_div(n, THREADS), resident_blocks)\nblock: THREADS\n", "")
     step = "{kernel: shift, grid: GRID, block: THREADS, arguments: [out, in, n], shared_bytes: MORE}"
