@@ -37,6 +37,7 @@ from lab.emulator.opcodes import DTYPES
 from lab.emulator.printing import MOST_CHARACTERS, Printed
 from lab.emulator.program import MAX_SHARED_BYTES, Place, Program, align_of, program_of, size_of
 from lab.emulator.results import (
+    NEVER_SET,
     Buffer,
     Emulation,
     Engine,
@@ -229,7 +230,7 @@ class _Started:
         loops = _loops(request.program, lines) if self.counters else ()
         counts = summary(lines) if self.counters else None
         notes = () if plan is None else tuple(plan.notes) + _notes_on_output(plan.printed)
-        notes += _notes_on_clusters(request)
+        notes += (*_notes_on_clusters(request), *_notes_on_constants(request))
         printed = "" if plan is None else plan.printed.text
         name, found = request.program.kernel.name, self.findings.all()
         fetched = tuple(self.counters.fetched[base] for base in self.buffers.mapped) if self.counters else ()
@@ -383,6 +384,19 @@ def _notes_on_clusters(request: _Request) -> tuple[str, ...]:
     if _in_clusters(request) or not request.program.asks_for_cluster:
         return ()
     return ("the kernel asks for its place in a cluster, and neither __cluster_dims__ nor the launch makes clusters",)
+
+
+def _notes_on_constants(request: _Request) -> tuple[str, ...]:
+    """Say which variables in constant memory the kernel reads although neither the source nor the caller sets them."""
+    program = request.program
+    unset = [
+        variable.name
+        for _, _, variable in program.memory_variables()
+        if variable.space == "const"
+        and not (variable.initial or variable.external or variable.name in request.constants)
+    ]
+    names = ", ".join(name for name in unset if name in program.names_used)
+    return (f"{NEVER_SET} {names}, which the kernel reads: zeros",) if names else ()
 
 
 def _in_clusters(request: _Request) -> bool:

@@ -225,7 +225,7 @@ class Program:
 
     def _variables(self) -> Iterator[tuple[int, Variable, str]]:
         """Yield what needs a place: its function (-1 for the module), the variable and the space it is laid in."""
-        used = self._names_used
+        used = self.names_used
         for variable in self.module.variables:
             if variable.space == "shared" and (variable.external or variable.count is None or variable.name in used):
                 yield -1, variable, "shared"
@@ -240,7 +240,8 @@ class Program:
                     yield number, variable, "frame" if variable.space == "param" else variable.space
 
     @cached_property
-    def _names_used(self) -> set[str]:
+    def names_used(self) -> set[str]:
+        """The names that operands begin with: registers, symbols and numbers."""
         names: set[str] = set()
         for _, instruction in self.code:
             for operand in instruction.operands:

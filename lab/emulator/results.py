@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from numpy.typing import NDArray
 
@@ -36,6 +36,9 @@ FindingKind = Literal[
 
 Engine = Literal["interpreted", "compiled"]
 """What executes a launch: NumPy on all threads at once, or machine code made for the kernel."""
+
+NEVER_SET: Final = "nothing sets in constant memory"
+"""How the note of an `Emulation` begins that names the variables in constant memory which hold zeros."""
 
 EngineChoice = Literal["auto", "interpreted", "compiled"]
 """What a launch asks for: one of the two, or whichever is faster."""

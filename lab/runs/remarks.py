@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator
 from typing import Final
 
+from lab.emulator.results import NEVER_SET
 from lab.store.model import VariantRecord
 
 _MOST: Final = 3
@@ -19,6 +20,7 @@ class Remarks:
     def __init__(self) -> None:
         """Start with no record."""
         self._warned: Counter[str] = Counter()
+        self._unset: dict[str, None] = {}  # notes on constant memory, in their order
         self._met: dict[str, tuple[dict[str, Hashable], Hashable, str]] = {}  # parameters, circumstances, behaviour
 
     def meet(self, record: VariantRecord) -> None:
@@ -26,12 +28,15 @@ class Remarks:
         if record.variant in self._met or record.build is None:
             return
         self._warned.update(record.build.warnings)
+        noted = record.emulation.notes if record.emulation else ()
+        self._unset.update(dict.fromkeys(one for one in noted if one.startswith(NEVER_SET)))
         around = (record.kernel, record.template, record.arch, record.compiler, record.options, repr(record.problem))
         self._met[record.variant] = dict(record.parameters), around, _behaviour(record)
 
     def notes(self) -> tuple[str, ...]:
         """Return sentences for the reader of the report."""
-        return (*self._warnings(), *self._idle())
+        unset = (f"{one[:1].upper()}{one[1:]}. Does the experiment lack `constants`?" for one in self._unset)
+        return (*self._warnings(), *unset, *self._idle())
 
     def _warnings(self) -> Iterator[str]:
         for text, times in self._warned.most_common(_MOST):

@@ -8,7 +8,7 @@ from small_ptx import HEADER, kernel
 from lab.base.errors import UserError
 from lab.emulator.api import launch
 from lab.emulator.errors import UnsupportedInstruction
-from lab.emulator.results import Buffer, StructureArgument
+from lab.emulator.results import NEVER_SET, Buffer, StructureArgument
 from lab.isa.ptx.module import read_ptx
 
 COPY = """ld.param.u64 %rd0, [p]; mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, 5; mad.wide.u32 %rd0, %r0, 4, %rd0;
@@ -175,3 +175,18 @@ def test_a_module_that_was_read_is_launched():
     x = np.zeros(1, np.uint32)
     assert launch(module, "k", 1, 1, [x]).clean
     assert x[0] == 5
+
+
+CONSTANTS = """.const .align 4 .f32 scale; .const .align 4 .f32 unused; .const .align 4 .f32 given = 0f3F800000;
+.visible .entry k(.param .u64 out) {
+.reg .f32 %f<4>; .reg .b64 %rd<2>; ld.param.u64 %rd0, [out]; ld.const.f32 %f0, [scale]; ld.const.f32 %f1, [given];
+add.f32 %f0, %f0, %f1; st.global.f32 [%rd0], %f0; ret; }
+"""
+
+
+def test_constant_memory_that_is_read_and_never_set_is_a_note():
+    out = np.zeros(1, np.float32)
+    (note,) = launch(HEADER + CONSTANTS, "k", 1, 1, [out]).notes
+    assert note == f"{NEVER_SET} scale, which the kernel reads: zeros"
+    assert launch(HEADER + CONSTANTS, "k", 1, 1, [out], constants={"scale": np.ones(1, np.float32)}).notes == ()
+    assert out[0] == 2

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab.emulator.results import ExecutedCounts
+from lab.emulator.results import NEVER_SET, ExecutedCounts
 from lab.runs.remarks import Remarks
 from lab.store.model import EmulatedStep, EmulationRecord
 
@@ -74,6 +74,16 @@ def test_warnings_are_counted_over_variants_and_the_rarest_left_out(variant):
         "The compiler warned about 2 of 5 variants: k.cu(3): b",
         "Further warnings of the compiler: 1. The file build.log of each variant has them.",
     )
+
+
+def test_constant_memory_that_nothing_sets_is_told_once(variant):
+    records = [variant(str(pad), pad=pad) for pad in (1, 2)]
+    told = f"{NEVER_SET} filter, which the kernel reads: zeros"
+    records = [replace(one, emulation=replace(one.emulation, notes=("other", told))) for one in records]
+    expected = (
+        "Nothing sets in constant memory filter, which the kernel reads: zeros. Does the experiment lack `constants`?"
+    )
+    assert notes(*records) == (expected,)
 
 
 def test_a_variant_that_did_not_compile_is_left_out(variant):
