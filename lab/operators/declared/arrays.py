@@ -131,6 +131,8 @@ def _unknown_name(expression: str, name: str, column: int, known: Mapping[str, o
 
 def _unknown_function(expression: str, name: str, column: int) -> UserError:
     suggestion = f"did you mean {_FOREIGN[name]!r}?" if name in _FOREIGN else did_you_mean(name, ARRAY_FUNCTIONS)
+    if name in ("array", "asarray"):
+        suggestion = "a list needs no function: [1, 2, 3]"
     return _refused(expression, column, f"unknown function {name!r}", ", ".join(ARRAY_FUNCTIONS), suggestion)
 
 

@@ -222,6 +222,7 @@ def test_double_precision_has_bounds_of_its_own():
         ("a +", "not an expression", None),
         ("a + d", "unknown name 'd' (column 5)", None),
         ("alpa * a", "unknown name 'alpa' (column 1)", "alpha"),
+        ("array([1, 2])", "unknown function 'array' (column 1)", "a list needs no function"),
         ("summ(a)", "unknown function 'summ' (column 1)", "sum"),
         ("atan(a)", "unknown function 'atan' (column 1)", "arctan"),
         ("a.tofile('x')", "values have no attributes", None),
