@@ -262,7 +262,7 @@ def _entries(
                 found[path] = _entry_of_ptx(reading, text, name, path)
                 continue
             at, key = reading.document.at(*path), dotted(path)
-            meant = choose(kernels, name, at=at, key=key)
+            meant = choose(kernels, name, at=at, key=key, source=reading.source)
             braces = {parameter: f"{{{parameter}}}" for parameter in axes}
             found[path] = expression(meant[0] if meant else None, name, braces, at=at, key=key)
     return found

@@ -13,7 +13,12 @@ _PLACE = re.compile(r"\{\s*([A-Za-z_]\w*)\s*\}")
 
 
 def choose(
-    kernels: Sequence[SourceKernel], wanted: str | None, *, at: Location | None = None, key: str = "kernel"
+    kernels: Sequence[SourceKernel],
+    wanted: str | None,
+    *,
+    at: Location | None = None,
+    key: str = "kernel",
+    source: str | None = None,
 ) -> tuple[SourceKernel, ...]:
     """Return the kernels of a source that an experiment may mean: one, or overloads of one name.
 
@@ -22,6 +27,7 @@ def choose(
         wanted: What the experiment says: `add`, `ns::add<float, {block}>`; None where it says nothing.
         at: Where it says so.
         key: The key under which it does.
+        source: The source's name, where `at` is in another file.
 
     Returns:
         Empty where the source's reader found no kernel, as in a file that writes its kernels by macros.
@@ -36,6 +42,7 @@ def choose(
                 "the source has several kernels; name one" if names else "no kernel was found in the source",
                 at=at,
                 key=key,
+                found=source,
                 accepted=", ".join(dict.fromkeys(kernel.title for kernel in kernels))
                 or "a function declared __global__; where a macro or an included file writes it, its name",
             )
