@@ -6,7 +6,7 @@ import re
 
 from lab.isa.cuda.kernels import SourceKernel, read_kernels
 from lab.isa.cuda.names import definitions
-from lab.templates.plain.hosting import host_words
+from lab.templates.plain.launches import host_words
 
 _SIDE = re.compile(r"\bclusterDim \. ([xyz]) = ([^;{}]+?) ;")
 _WHOLE = re.compile(r"\bclusterDim (?:= (?:dim3 )?)?[({] ([^;{}]+?) [)}]")

@@ -1,8 +1,8 @@
 """Drafts an experiment file from a plain CUDA source, for `lab new`.
 
 Types, names and order come from the kernel's head and are certain. Where host code in the source launches the kernel,
-arguments of its template, grid, block and shared memory are the launch's. Otherwise these are guesses from names and
-from the body, as are sizes, values of parameters and what is an output; each line that holds a guess is marked `TODO`.
+arguments of its template, sizes, grid, block and shared memory are the launch's. Otherwise these are guesses from names
+and from the body, as are values of parameters and what is an output; each line that holds a guess is marked `TODO`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from lab.isa.cuda.names import ExpectedMacro, expected_macros
 from lab.isa.cuda.structures import parts_of, read_structures
 from lab.isa.cuda.types import element_type
 from lab.templates.plain.clusters import launched_cluster
-from lab.templates.plain.hosting import HostLaunch, host_launch
+from lab.templates.plain.launches import HostLaunch, read_launch
 
 _INTEGERS = ("int32", "uint32", "int64", "uint64")
 _LARGE, _LARGE_EMULATED = "10_000_000", "10_000"  # one size: elements of a vector
 _SIDE, _SIDE_EMULATED = "4096", "128"  # several: sides of a matrix
 _THREADS = "[64, 128, 256, 512, 1024]"
+_BLOCK = "threads"
+"""The parameter that a block has where neither the kernel nor the host fixes its threads."""
 _MOST_SWEPT = 3
 """Parameters of a template with defaults of which other values are tried. Sides of many tiles only fit together."""
 _TODO = "# TODO: "
@@ -51,7 +53,7 @@ class _Facts:
     sizes: tuple[str, ...]  # names of the problem's fields
     members: Mapping[str, tuple[SourceParameter, ...]]  # of parameters that are structures, with names of their own
     cluster: tuple[str, ...]  # its sides, where the host asks for clusters
-    launch: HostLaunch
+    launch: HostLaunch  # as far as the host says how it launches the kernel; its grid is in terms of `sides`
     sides: tuple[str, ...]  # parameters that are a block's sides, x first; none where the host's launch has others
 
 
@@ -81,8 +83,7 @@ def draft(text: str, file: str, kernel: SourceKernel) -> str:
 def _facts(text: str, kernel: SourceKernel) -> _Facts:
     body = text[slice(*kernel.body)]
     macros = expected_macros(text)
-    given = dict(zip((one.name for one in kernel.template or ()), host_launch(text, kernel, ()).template, strict=False))
-    types = {one.name: given.get(one.name, "float") for one in kernel.template or () if _is_type(one)}
+    types = [one.name for one in kernel.template or () if _is_type(one)]
     in_types = {word for one in kernel.parameters for word in re.findall(r"\w+", one.c_type)}
     kinds = {one.name: "bool" for one in macros if _is_flag(one.name, text)}
     parameters = {
@@ -97,19 +98,62 @@ def _facts(text: str, kernel: SourceKernel) -> _Facts:
     integers = [one.name for one in values if one.dtype in _INTEGERS and one.name and one.lanes == 1]
     other = r"seed|iter|step|offset|stride|flag|mode|alpha|beta|scale"
     sizes = [name for name in integers if not re.search(other, name, re.IGNORECASE)]
-    launch = host_launch(text, kernel, (*sizes, *parameters))
-    is_swept = not launch.block or launch.grid in {(f"ceil_div({size}, {launch.block[0]})",) for size in sizes}
+    launch = read_launch(text, kernel, {*sizes, *parameters})
+    given = dict(zip((one.name for one in kernel.template or ()), launch.template, strict=False))
     sides = _block_names(parameters, kernel)
-    if launch.block not in ((), tuple(given.get(one, one) for one in sides), tuple(sides)):
+    if launch.block not in ((), tuple(sides), tuple(given.get(one, one) for one in sides)):
         sides = []
-    if is_swept and not sides and "blockDim" in body:
-        parameters["threads"] = _THREADS
-        sides = ["threads"]
-    flags = {one.name for one in kernel.template or () if one.kind == "bool"}
+    if not sides and "blockDim" in body and _is_any_block(launch, kernel, body):
+        parameters[_BLOCK] = _THREADS
+        sides = [_BLOCK]
+    if sides and launch.block not in ((), tuple(sides)):
+        launch = _swept(launch, sides)
+    flags = {one.name for one in kernel.template or () if re.search(r"\bbool\b", one.kind)}
     for name in parameters.keys() & given.keys() - flags - set(sides):
         parameters[name] = f"[{given[name]}]" if given[name].isdecimal() else parameters[name]
-    cluster, fields = launched_cluster(text, kernel), tuple(sizes) or ("n",)
-    return _Facts(kernel, body, macros, types, parameters, fields, members, cluster, launch, tuple(sides))
+    return _Facts(
+        kernel,
+        body,
+        macros,
+        {name: given.get(name) or "float" for name in types},
+        parameters,
+        tuple(sizes) or ("n",),
+        members,
+        launched_cluster(text, kernel),
+        launch,
+        tuple(sides),
+    )
+
+
+def _is_any_block(launch: HostLaunch, kernel: SourceKernel, body: str) -> bool:
+    """Return whether blocks may have other threads than the host's: only the number of blocks follows from them."""
+    if not launch.block:
+        return True
+    if len(launch.block) > 1 or not launch.block[0].isdigit() or launch.shared_bytes.isdigit():
+        return False
+    if kernel.launch_bounds or re.search(rf"(?<![\w.]){launch.block[0]}(?!\w)", body):
+        return False
+    if all(side.isdigit() for side in launch.grid):
+        return "gridDim" in body or not launch.grid
+    return _swept(launch, [_BLOCK]).grid != launch.grid
+
+
+def _swept(launch: HostLaunch, sides: Sequence[str]) -> HostLaunch:
+    """Return a launch with parameters for the numbers of the host that are the sides of its block.
+
+    A number of blocks without sizes stays as it is. Dynamic shared memory is left out, as it may depend on the block.
+    """
+    pairs = list(zip(launch.block, sides, strict=True))
+    grid = []
+    for at, side in enumerate(launch.grid):
+        names = dict([*pairs, *pairs[at : at + 1]])  # of sides with one number, that of the same axis
+        parts = re.split(r"(?<![\w.])(\d+)(?!\w)", side)
+        grid.append("".join(names.get(part, part) for part in parts))
+    return replace(
+        launch,
+        grid=launch.grid if all(side.isdigit() for side in launch.grid) else tuple(grid),
+        shared_bytes="" if launch.shared_bytes.isdigit() else launch.shared_bytes,
+    )
 
 
 def _all_members(text: str, kernel: SourceKernel) -> dict[str, tuple[SourceParameter, ...]]:
@@ -182,16 +226,17 @@ def _kernel_line(facts: _Facts) -> _Line:
 def _problem(facts: _Facts) -> list[_Line]:
     one = len(facts.sizes) == 1
     large, small = (_LARGE, _LARGE_EMULATED) if one else (_SIDE, _SIDE_EMULATED)
+    given = {name: value for name in facts.sizes if (value := facts.launch.values.get(name, "")).isdigit()}
+    problem = {name: given.get(name, large) for name in facts.sizes}
+    emulated = {name: value if int(value) < int(small) else small for name, value in problem.items()}
     return [
-        _Line(
-            f"problem: {{{', '.join(f'{name}: {facts.launch.sizes.get(name, large)}' for name in facts.sizes)}}}",
-            "the sizes that you care about",
-        ),
-        _Line(
-            f"emulate: {{{', '.join(f'{name}: {small}' for name in facts.sizes)}}}",
-            "small enough to execute on the CPU",
-        ),
+        _Line(f"problem: {_mapping(problem)}", "" if len(given) == len(problem) else "the sizes that you care about"),
+        _Line(f"emulate: {_mapping(emulated)}", "small enough to execute on the CPU"),
     ]
+
+
+def _mapping(values: Mapping[str, str]) -> str:
+    return f"{{{', '.join(f'{name}: {value}' for name, value in values.items())}}}"
 
 
 def _arguments(parameter: SourceParameter, place: int, facts: _Facts) -> list[_Line]:
@@ -214,7 +259,8 @@ def _argument(parameter: SourceParameter, place: int, facts: _Facts) -> _Line:
     if not parameter.is_pointer:
         if name in facts.sizes or name in facts.parameters:
             return _Line(f"  {name}: {dtype}", check)
-        return _Line(f'  {name}: "{dtype} = 1"', check or "its value")
+        value = facts.launch.values.get(name, "")
+        return _Line(f'  {name}: "{dtype} = {value or 1}"', check or ("" if value else "its value"))
     shape, is_sure = _shape(parameter, facts)
     direction = _direction(parameter, facts)
     fill = " zeros" if direction == "inout " else ""
@@ -310,20 +356,17 @@ def _block_names(parameters: Mapping[str, str], kernel: SourceKernel) -> list[st
 
 def _geometry(facts: _Facts) -> list[_Line]:
     launch, sides = facts.launch, facts.sides or facts.launch.block or ("256",)
-    is_launched, is_known = not facts.sides and bool(launch.block), sides != ("256",) or bool(launch.block)
-    sizes = facts.sizes
-    if is_launched and launch.grid:
-        grid = launch.grid[0] if len(launch.grid) == 1 else f"[{', '.join(_quoted_sides(launch.grid))}]"
-    elif len(sides) == 1 or len(sizes) == 1:
-        [grid] = _blocks([sizes[0] if len(sizes) == 1 else " * ".join(sizes[:2])], sides, facts.cluster)
-    else:
-        rows_last = re.match(r"(width|w|nx|cols?|columns?|x)$", sizes[0], re.IGNORECASE)
-        along_x = sizes[:2] if rows_last else tuple(reversed(sizes[:2]))
-        grid = "[" + ", ".join(f'"{one}"' for one in _blocks(along_x, sides, facts.cluster)) + "]"
-    listed = f"[{', '.join(sides)}]"
+    is_number, names_size = all(side.isdigit() for side in launch.grid), _names_size(facts)
+    is_host = bool(launch.grid and launch.block) and not facts.cluster and (is_number or names_size)
+    grid = launch.grid if is_host else _guessed_grid(facts, sides)
+    check = "" if is_host and names_size else "the number of blocks"
+    if is_host and not names_size:
+        check = "the host's number of blocks; does it do at every size?"
+    elif is_host and launch.shares:
+        check = "the number of blocks; the host has one variable for several sizes"
     lines = [
-        _Line(f"grid: {grid}", _grid_check(facts) if is_launched and launch.grid else "the number of blocks"),
-        _Line(f"block: {sides[0] if len(sides) == 1 else listed}", "" if is_known else "threads in a block"),
+        _Line(f"grid: {_listed(grid)}", check),
+        _Line(f"block: {_listed(sides)}", "" if facts.sides or launch.block else "threads in a block"),
     ]
     if facts.cluster:
         named = {*facts.parameters, *facts.sizes}
@@ -332,22 +375,28 @@ def _geometry(facts: _Facts) -> list[_Line]:
         lines.append(_Line(f"cluster: {side}", f"a value for the host's {', '.join(foreign)}" if foreign else ""))
     if re.search(r"extern\s+__shared__", facts.body):
         words = f": the host's {launch.shared_words}" if launch.shared_words else ""
-        check = "" if launch.shared else f"bytes of dynamic shared memory of a block{words}"
-        lines.append(_Line(f"shared_bytes: {launch.shared or 1024}", check))
+        check = "" if launch.shared_bytes else f"bytes of dynamic shared memory of a block{words}"
+        lines.append(_Line(f"shared_bytes: {launch.shared_bytes or 1024}", check))
     return lines
 
 
-def _quoted_sides(sides: Sequence[str]) -> list[str]:
-    """Return expressions as parts of a YAML list: a comma would end one that is not in quotes."""
-    return [f'"{side}"' if "," in side else side for side in sides]
+def _guessed_grid(facts: _Facts, sides: Sequence[str]) -> Sequence[str]:
+    sizes = facts.sizes
+    if len(sides) == 1 or len(sizes) == 1:
+        return _blocks([sizes[0] if len(sizes) == 1 else " * ".join(sizes[:2])], sides, facts.cluster)
+    rows_last = re.match(r"(width|w|nx|cols?|columns?|x)$", sizes[0], re.IGNORECASE)
+    return _blocks(sizes[:2] if rows_last else tuple(reversed(sizes[:2])), sides, facts.cluster)
 
 
-def _grid_check(facts: _Facts) -> str:
-    """Say what the host's grid leaves open, such as which size it means by a variable that it passes for several."""
-    named = {word for side in facts.launch.grid for word in re.findall(r"[A-Za-z_]\w*", side)} & set(facts.sizes)
-    if facts.launch.shares and named:
-        return "the number of blocks; the host has one variable for several sizes"
-    return "" if named else "the number of blocks, which the host's sizes may decide"
+def _listed(sides: Sequence[str]) -> str:
+    """Return one side as it is, and several as a YAML list; a comma would end one that is not in quotes."""
+    quoted = [side if re.fullmatch(r"\w+", side) else f'"{side}"' for side in sides]
+    return sides[0] if len(sides) == 1 else f"[{', '.join(quoted)}]"
+
+
+def _names_size(facts: _Facts) -> bool:
+    """Return whether the host's grid names a size; one that names parameters alone is for the host's sizes only."""
+    return any(word in facts.sizes for side in facts.launch.grid for word in re.findall(r"[A-Za-z_]\w*", side))
 
 
 def _blocks(sizes: Sequence[str], sides: Sequence[str], cluster: Sequence[str]) -> list[str]:
