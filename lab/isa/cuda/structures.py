@@ -50,7 +50,18 @@ def parts_of(
     if parameter.lanes > 1:
         return tuple(replace(parameter, name=lane, lanes=1) for lane in _LANES[: parameter.lanes])
     words = parameter.c_type.replace("const", " ").replace("struct", " ").split()
+    if words == ["dim3"]:
+        return tuple(replace(parameter, name=axis, dtype="uint32") for axis in _LANES[:3])
     return structures.get(words[-1].rpartition("::")[2], ()) if words and parameter.dtype is None else ()
+
+
+def elements_of(
+    parameter: SourceParameter, structures: Mapping[str, tuple[SourceParameter, ...]]
+) -> tuple[SourceParameter, ...]:
+    """Return the members of what a pointer points to, where that is a structure of values alone; else none."""
+    value = replace(parameter, pointer=0, c_type=parameter.c_type.rstrip("* "))
+    members = parts_of(value, structures) if parameter.pointer == 1 else ()
+    return () if any(one.is_pointer for one in members) else members
 
 
 def _members(

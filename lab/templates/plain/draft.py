@@ -14,7 +14,7 @@ from itertools import chain
 
 from lab.isa.cuda.kernels import SourceKernel, SourceParameter, TemplateParameter
 from lab.isa.cuda.names import ExpectedMacro, expected_macros
-from lab.isa.cuda.structures import parts_of, read_structures
+from lab.isa.cuda.structures import elements_of, parts_of, read_structures
 from lab.isa.cuda.types import element_type
 from lab.templates.plain.clusters import launched_cluster
 from lab.templates.plain.launches import HostLaunch, read_launch
@@ -52,6 +52,8 @@ class _Facts:
     parameters: Mapping[str, str]  # the experiment's parameters: their values
     sizes: tuple[str, ...]  # names of the problem's fields
     members: Mapping[str, tuple[SourceParameter, ...]]  # of parameters that are structures, with names of their own
+    elements: Mapping[str, tuple[SourceParameter, ...]]  # of pointers to structures of values
+    paths: Mapping[str, str]  # how the body calls members, by their names: `view.data`
     cluster: tuple[str, ...]  # its sides, where the host asks for clusters
     launch: HostLaunch  # as far as the host says how it launches the kernel; its grid is in terms of `sides`
     sides: tuple[str, ...]  # parameters that are a block's sides, x first; none where the host's launch has others
@@ -93,7 +95,9 @@ def _facts(text: str, kernel: SourceKernel) -> _Facts:
     for one in kernel.template or ():
         if one.name and one.name not in types and "..." not in one.kind:
             parameters[one.name] = _template_values(one, keep=len(defaults) > _MOST_SWEPT)
-    members = _all_members(text, kernel)
+    structures = read_structures(text)
+    members, paths = _all_members(structures, kernel)
+    elements = {one.name: found for one in kernel.parameters if (found := elements_of(one, structures))}
     values = [one for one in (*kernel.parameters, *chain(*members.values())) if not one.is_pointer]
     integers = [one.name for one in values if one.dtype in _INTEGERS and one.name and one.lanes == 1]
     other = r"seed|iter|step|offset|stride|flag|mode|alpha|beta|scale"
@@ -119,6 +123,8 @@ def _facts(text: str, kernel: SourceKernel) -> _Facts:
         parameters,
         tuple(sizes) or ("n",),
         members,
+        elements,
+        paths,
         launched_cluster(text, kernel),
         launch,
         tuple(sides),
@@ -156,18 +162,25 @@ def _swept(launch: HostLaunch, sides: Sequence[str]) -> HostLaunch:
     )
 
 
-def _all_members(text: str, kernel: SourceKernel) -> dict[str, tuple[SourceParameter, ...]]:
-    """Return the members of each parameter that is a structure; a name that is taken gets the structure's in front."""
-    structures, taken = read_structures(text), {one.name for one in kernel.parameters}
-    found = {}
+def _all_members(
+    structures: Mapping[str, tuple[SourceParameter, ...]], kernel: SourceKernel
+) -> tuple[dict[str, tuple[SourceParameter, ...]], dict[str, str]]:
+    """Return the members of each parameter that is a structure, and how the body calls them.
+
+    A name that is taken gets the structure's in front.
+    """
+    taken = {one.name for one in kernel.parameters}
+    found: dict[str, tuple[SourceParameter, ...]] = {}
+    paths: dict[str, str] = {}
     for parameter in kernel.parameters:
         parts = parts_of(parameter, structures)
         is_taken = parameter.lanes > 1 or any(one.name in taken for one in parts)
         named = [f"{parameter.name}_{one.name}" if is_taken else one.name for one in parts]
         taken |= set(named)
+        paths |= {name: f"{parameter.name}.{one.name}" for name, one in zip(named, parts, strict=True)}
         if parts:
             found[parameter.name] = tuple(replace(one, name=name) for one, name in zip(parts, named, strict=True))
-    return found
+    return found, paths
 
 
 def _is_type(parameter: TemplateParameter) -> bool:
@@ -266,7 +279,7 @@ def _argument(parameter: SourceParameter, place: int, facts: _Facts) -> _Line:
     fill = " zeros" if direction == "inout " else ""
     checks = [check] if check else []
     checks += [] if is_sure and direction != "inout " else ["its shape"]
-    checks += ["is it only written?"] if direction == "out " and not _is_assigned(parameter.name, facts.body) else []
+    checks += ["is it only written?"] if direction == "out " and not _is_assigned(parameter, facts) else []
     checks += ["what it holds before the launch"] if direction == "inout " else []
     return _Line(f'  {name}: "{direction}{dtype}[{shape}]{fill}"', "; ".join(checks))
 
@@ -276,6 +289,9 @@ def _dtype(parameter: SourceParameter, facts: _Facts) -> tuple[str, str]:
     if parameter.dtype is not None:
         return parameter.dtype, ""
     words = re.findall(r"\w+", parameter.c_type)
+    kinds = {one.dtype for one in facts.elements.get(parameter.name, ())}
+    if len(kinds) == 1 and (kind := kinds.pop()):
+        return kind, f"the members of {parameter.c_type}"
     for given in (facts.types[word] for word in words if word in facts.types):
         known = element_type(given) if given in facts.launch.template else None
         if known is not None and known.lanes == 1:
@@ -289,7 +305,9 @@ def _dtype(parameter: SourceParameter, facts: _Facts) -> tuple[str, str]:
 def _shape(parameter: SourceParameter, facts: _Facts) -> tuple[str, bool]:
     """Return the shape in C order, and whether it is more than a guess."""
     sizes = facts.sizes
-    lanes = [str(parameter.lanes)] if parameter.lanes > 1 else []
+    inner = facts.elements.get(parameter.name, ())
+    alike = len({one.dtype for one in inner}) == 1
+    lanes = [str(parameter.lanes)] if parameter.lanes > 1 else [str(len(inner))] if alike and len(inner) > 1 else []
     by_letter = {name.lower(): name for name in sizes}
     if len(sizes) == len("mnk") and not {"m", "n", "k"} <= set(by_letter):  # m_ld, M_GLOBAL
         by_letter = {re.sub(r"^(num|dim|size)_?", "", name.lower())[:1]: name for name in sizes}
@@ -310,23 +328,29 @@ def _shape(parameter: SourceParameter, facts: _Facts) -> tuple[str, bool]:
 def _direction(parameter: SourceParameter, facts: _Facts) -> str:
     if parameter.is_const:
         return ""
-    name = re.escape(parameter.name)
-    if re.search(rf"\batomic\w+\s*\(\s*&?\s*{name}\b|\b{name}\s*\[[^;]*?\]\s*(?:[-+*/|&^]|<<|>>)=[^=]", facts.body):
+    name = _called(parameter, facts)
+    if re.search(rf"\batomic\w+\s*\(\s*&?\s*{name}\b|{name}\s*\[[^;]*?\]\s*(?:[-+*/|&^]|<<|>>)=[^=]", facts.body):
         return "inout "
     given = (*facts.kernel.parameters, *chain(*facts.members.values()))
-    others = [one.name for one in given if one.is_pointer and not one.is_const]
-    if not _is_assigned(parameter.name, facts.body) and any(_is_assigned(other, facts.body) for other in others):
+    others = [one for one in given if one.is_pointer and not one.is_const]
+    if not _is_assigned(parameter, facts) and any(_is_assigned(other, facts) for other in others):
         return ""  # a pointer that merely lacks `const`
     return "out "
 
 
-def _is_assigned(name: str, body: str) -> bool:
-    """Return whether a body assigns to elements of an array, or passes it to something that stores."""
-    word = re.escape(name) or r"(?!)"
-    element = rf"\b{word}\s*\[[^;]*?\]\s*\)*\s*(?:\.\w+\s*)?=[^=]"
+def _called(parameter: SourceParameter, facts: _Facts) -> str:
+    """Return a pattern of how the body calls an array: by its name, or as a member of its structure."""
+    path = facts.paths.get(parameter.name, parameter.name)
+    return r"(?<![\w.])" + re.escape(path).replace(r"\.", r"\s*\.\s*") if path else r"(?!)"
+
+
+def _is_assigned(parameter: SourceParameter, facts: _Facts) -> bool:
+    """Return whether the body assigns to elements of an array, or passes it to something that stores."""
+    word = _called(parameter, facts)
+    element = rf"{word}\s*\[[^;]*?\]\s*\)*\s*(?:\.\w+\s*)?=[^=]"
     pointer = r"(?:reinterpret_cast\s*<[^;=]*?\*\s*>|\([^();=]*\*\s*\))"
     cast = rf"\*\s*\(*{pointer}\s*\(?\s*&?\s*{word}\b[^;=]*(?<![<>!])=[^=]"
-    return bool(re.search(rf"{element}|{cast}|\*\s*{word}\s*=[^=]|\bstore\w*\s*\(\s*{word}\b", body))
+    return bool(re.search(rf"{element}|{cast}|\*\s*{word}\s*=[^=]|\bstore\w*\s*\(\s*{word}\b", facts.body))
 
 
 def _parameters(facts: _Facts) -> list[_Line]:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.isa.cuda.kernels import read_kernels
-from lab.isa.cuda.structures import parts_of, read_structures
+from lab.isa.cuda.structures import elements_of, parts_of, read_structures
 
 SOURCE = """
 typedef float real;
@@ -58,6 +60,16 @@ def test_parameters_by_value():
     assert parts["s"] == ["dt", "on"]
     assert parts["f"] == ["x", "y", "z", "w"]
     assert [parts[name] for name in ("p", "d", "b", "n")] == [[], [], [], []]
+    [grid] = read_kernels("__global__ void k(const dim3 grid) {}")[0].parameters
+    assert [(one.name, one.dtype) for one in parts_of(grid, {})] == [("x", "uint32"), ("y", "uint32"), ("z", "uint32")]
+
+
+def test_elements_behind_a_pointer():
+    structures = read_structures(SOURCE)
+    view, steps, *_ = read_kernels(SOURCE)[0].parameters
+    assert [one.name for one in elements_of(steps, structures)] == ["dt", "on"]
+    assert elements_of(view, structures) == ()
+    assert elements_of(replace(view, pointer=1), structures) == ()  # whose members are pointers
 
 
 @given(st.text("struct S{};,*[]()=:<>#intfloat \n0123", max_size=80))

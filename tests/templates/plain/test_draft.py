@@ -211,9 +211,27 @@ def test_a_structure_by_value_has_its_members():
 
 
 def test_a_pointer_to_a_structure_is_left_to_the_user():
-    value, made = drafted("struct Thing { int a; };\n__global__ void k(const Thing *x, int n) {}")
+    value, made = drafted("struct Thing { int a; double b; };\n__global__ void k(const Thing *x, int n) {}")
     assert value["arguments"]["x"] == "uint8[n]"
     assert "# TODO: the element type of const Thing *" in made
+
+
+def test_a_pointer_to_a_structure_of_one_type_has_a_column_for_each_member():
+    value, made = drafted(
+        "struct __align__(8) Pair { float a, b; };\n__global__ void k(Pair *x, int n) { x[n].a = 1; }"
+    )
+    assert value["arguments"]["x"] == "out float32[n, 2]"
+    assert "# TODO: the members of Pair *" in made
+    assert "parameters" not in value
+
+
+def test_a_local_array_called_like_a_member_is_no_output():
+    value, _ = drafted(
+        "struct View { float *f; int n; };\n__global__ void k(View v, float *to) {\n"
+        "    float f[2]; f[0] = v.f[v.n]; to[0] = f[1]; }"
+    )
+    assert value["arguments"]["v"]["f"] == "float32[n]"
+    assert value["arguments"]["to"] == "out float32[n]"
 
 
 def test_a_template_with_a_type():
