@@ -17,6 +17,7 @@ from lab.isa.cuda.names import ExpectedMacro, expected_macros
 from lab.isa.cuda.structures import elements_of, parts_of, read_structures
 from lab.isa.cuda.types import element_type
 from lab.templates.plain.clusters import launched_cluster
+from lab.templates.plain.declared import declared_constants
 from lab.templates.plain.launches import HostLaunch, read_launch
 
 _INTEGERS = ("int32", "uint32", "int64", "uint64")
@@ -75,6 +76,7 @@ def draft(text: str, file: str, kernel: SourceKernel) -> str:
         *_problem(facts),
         _Line("arguments:"),
         *(line for place, one in enumerate(kernel.parameters) for line in _arguments(one, place, facts)),
+        *_constants(text, facts),
         *_parameters(facts),
         *_geometry(facts),
         *_reference(facts),
@@ -282,6 +284,19 @@ def _argument(parameter: SourceParameter, place: int, facts: _Facts) -> _Line:
     checks += ["is it only written?"] if direction == "out " and not _is_assigned(parameter, facts) else []
     checks += ["what it holds before the launch"] if direction == "inout " else []
     return _Line(f'  {name}: "{direction}{dtype}[{shape}]{fill}"', "; ".join(checks))
+
+
+def _constants(text: str, facts: _Facts) -> list[_Line]:
+    """Return what the host has to put into constant memory."""
+    found = declared_constants(text, facts.kernel, {*facts.sizes, *facts.parameters})
+    lines = [_Line("constants:")] if found else []
+    for one in found:
+        dtype, check = _dtype(one.variable, facts)
+        shape = ", ".join(side or "1" for side in one.shape)
+        checks = [check, "" if all(one.shape) else "its shape", "what it holds"]
+        value = f"{dtype}[{shape}]" if one.shape else f"{dtype} = 1"
+        lines.append(_Line(f'  {one.variable.name}: "{value}"', "; ".join(filter(None, checks))))
+    return lines
 
 
 def _dtype(parameter: SourceParameter, facts: _Facts) -> tuple[str, str]:

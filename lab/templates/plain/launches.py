@@ -100,6 +100,11 @@ def host_words(text: str) -> str:
     return " ".join(one.text for one in _host(text))
 
 
+def read_extent(text: str, part: Sequence[Token], known: Collection[str]) -> str:
+    """Return how many elements an array of the source has, as an experiment file has it; empty where it is unknown."""
+    return _Reader(_host(text), _macros(text), {name: name for name in known}).extent(part)
+
+
 def _host(text: str) -> list[Token]:
     """Return the tokens outside of kernels and of preprocessor lines."""
     bodies = [one.body for one in read_kernels(text)]
@@ -192,14 +197,18 @@ class _Reader:
             part: The host's.
             is_fixed: What is computed from numbers alone is so whatever the sizes are; otherwise, it is unknown.
         """
-        self._steps = 0
-        try:
-            found = self._expression(part)
-        except _Unknown:
-            return ""
+        found = self.extent(part)
         if set(_WORD.findall(found)) - _FUNCTIONS or found.isdigit():
             return found
         return _number(found) if is_fixed else ""
+
+    def extent(self, part: Sequence[Token]) -> str:
+        """Return an expression, of numbers alone, too; empty where it is unknown."""
+        self._steps = 0
+        try:
+            return self._expression(part)
+        except _Unknown:
+            return ""
 
     def number(self, part: Sequence[Token]) -> str:
         """Return the number that an expression is, as experiment files have it; empty where it is none."""
