@@ -64,7 +64,7 @@ FAULTS = [  # rung, what is wrong, text in its place, kind of the finding
     ("v8_epilogue", "every warp stores", "threadIdx.x % 128 == 0", "threadIdx.x % 32 == 0", "global-race"),
     ("v8_epilogue", "one barrier for all warpgroups", '"r"(threadIdx.x / 128) : "memory"', '"r"(1) : "memory"',
      "barrier-divergence"),
-    ("v9_pingpong", "does not await its turn", "if (tile >= clusters) await(turn);", "", "uninitialised-read"),
+    ("v9_pingpong", "does not await its turn", "if (tile >= clusters) await(turn);", "", "async-not-waited"),
     ("v9_pingpong", "never yields", "if (tile + clusters < tiles) yield_to(1 - turn);", "", "mbarrier-deadlock"),
     ("split_wgmma", "sums laid over tiles", 'asm volatile("bar.sync 1, 256;" ::: "memory");', "", "shared-race"),
     ("split_wgmma", "sums of others not awaited", "cluster_barrier();\n#pragma", "#pragma", "missing-cluster-sync"),
@@ -91,7 +91,7 @@ ALIKE = [  # others of those kinds
     ("v8_epilogue", "copies not committed", "cp.async.bulk.commit_group;", "", "async-not-waited"),
     ("v8_epilogue", "parts overlap", "(warpgroup - 1) * 2 *", "(warpgroup - 1) *", "shared-race"),
     ("v9_pingpong", "yields too early", "if (tile >= clusters) await(turn);",
-     "if (tile >= clusters) await(turn); if (tile + clusters < tiles) yield_to(1 - turn);", "uninitialised-read"),
+     "if (tile >= clusters) await(turn); if (tile + clusters < tiles) yield_to(1 - turn);", "barrier-divergence"),
     ("v9_pingpong", "takes the other's steps", "ring.skip(turn * steps);", "", "mbarrier-deadlock"),
 ]  # fmt: skip
 
