@@ -239,8 +239,8 @@ def _kernel_line(facts: _Facts) -> _Line:
 
 
 def _problem(facts: _Facts) -> list[_Line]:
-    one = len(facts.sizes) == 1
-    large, small = (_LARGE, _LARGE_EMULATED) if one else (_SIDE, _SIDE_EMULATED)
+    is_side = len(facts.sizes) > 1 or len(facts.launch.grid) > 1  # one size may be that of a square matrix
+    large, small = (_SIDE, _SIDE_EMULATED) if is_side else (_LARGE, _LARGE_EMULATED)
     given = {name: value for name in facts.sizes if (value := facts.launch.values.get(name, "")).isdigit()}
     problem = {name: given.get(name, large) for name in facts.sizes}
     emulated = {name: value if int(value) < int(small) else small for name, value in problem.items()}

@@ -168,6 +168,14 @@ def test_a_grid_that_the_host_computes_from_numbers_alone_is_left_to_the_user():
     assert "grid: ceil_div(m, 64)  # TODO: the number of blocks" in made
 
 
+def test_one_size_along_two_sides_of_the_grid_is_that_of_a_matrix():
+    kernel = "__global__ void k(float *x, int n) { x[blockIdx.y * n + threadIdx.x] = 1; }\n"
+    value, _ = drafted(kernel + "int main() { k<<<dim3(n / 16, n / 16), dim3(16, 16)>>>(x, n); }")
+    assert (value["problem"], value["emulate"]) == ({"n": 4096}, {"n": 128})
+    value, _ = drafted(kernel + "int main() { k<<<n / 256, 256>>>(x, n); }")
+    assert (value["problem"], value["emulate"]) == ({"n": 10_000_000}, {"n": 10_000})
+
+
 def test_the_clusters_that_the_host_asks_for_are_those_of_the_file():
     host = "int main() { int size = 4; attribute[0].val.clusterDim.x = size; attribute[0].val.clusterDim.y = 1; }"
     kernel = "__global__ void k(float *x, int n) { extern __shared__ float s[]; x[blockIdx.x * blockDim.x] = n; }"
