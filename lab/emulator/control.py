@@ -8,12 +8,11 @@ that have parted wait for each other where their paths meet.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lab.isa.model import Function, Instruction
-from lab.isa.ptx.constants import integer
+from lab.isa.roles import given_registers
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -75,9 +74,7 @@ def is_gate(instruction: Instruction) -> bool:
 
 def taken_registers(instruction: Instruction) -> int:
     """Return how many registers of each thread an instruction takes; 0 for one that takes none."""
-    with suppress(IndexError, ValueError):
-        return integer(instruction.operands[0]) if instruction.opcode.startswith("setmaxnreg.inc.") else 0
-    return 0
+    return (given_registers(instruction) or 0) if instruction.opcode.startswith("setmaxnreg.inc.") else 0
 
 
 def split(function: Function, number: int, first_block: int, offset: int) -> list[CodeBlock]:

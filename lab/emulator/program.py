@@ -18,6 +18,7 @@ from lab.emulator.vectors import with_vectors_expanded
 from lab.isa.mix import LoopMix, kernel_mix
 from lab.isa.model import Function, Instruction, Module, Variable
 from lab.isa.ptx.module import read_ptx
+from lab.isa.roles import given_registers
 
 STACK_BYTES = 16384
 """Bytes of a thread's stack for functions that call themselves again, and for `alloca`."""
@@ -309,8 +310,7 @@ class Program:
     @cached_property
     def most_registers(self) -> int:
         """The most registers that any `setmaxnreg` gives a thread; 0 without one."""
-        limits = (one.operands[0] for _, one in self.code if one.opcode.startswith("setmaxnreg.") and one.operands)
-        return max((int(count) for count in limits if count.isdecimal()), default=0)
+        return max((count for _, one in self.code if (count := given_registers(one)) is not None), default=0)
 
     @cached_property
     def wgmma_registers(self) -> frozenset[RegisterName]:

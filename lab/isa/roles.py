@@ -53,7 +53,7 @@ def warp_roles(function: Function, flow: ControlFlow) -> tuple[WarpRole, ...]:
     Returns:
         One for each change, in the order of the text. Before them stand warps that fetch or multiply and never change.
     """
-    counts = {one.index: count for one in function.instructions if (count := _count(one)) is not None}
+    counts = {one.index: count for one in function.instructions if (count := given_registers(one)) is not None}
     if not counts:
         return ()
     paths, own = Paths(function, flow, frozenset(counts)), function.labels.keys()
@@ -77,8 +77,8 @@ def changes_registers(opcode: str) -> bool:
     return opcode.startswith(_CHANGES)
 
 
-def _count(instruction: Instruction) -> int | None:
-    """Registers that an instruction gives a thread; None where it changes none, or in no plain number."""
+def given_registers(instruction: Instruction) -> int | None:
+    """Return the registers that an instruction gives a thread; None where it changes none, or in no plain number."""
     if changes_registers(instruction.opcode):
         with suppress(IndexError, ValueError):
             return integer(instruction.operands[-1])
