@@ -23,21 +23,14 @@ from publish import publish
 from lab.base import environment, workers
 from lab.base.version import VERSION
 from lab.isa.mix import KernelMix
-from lab.isa.roles import changes_registers
 from lab.stages.build import BuildFailure, Built, build, build_task
 from lab.store import published
 from lab.store.database import Store
 from lab.store.model import VariantRecord
+from lab.store.roles import lacks_roles
 
 _TOGETHER = 4
 """Variants that a worker builds at once."""
-
-
-def lacks_roles(record: VariantRecord) -> bool:
-    """Whether a kernel of a variant changes its warps' registers, and the record does not say to how many."""
-    return record.build is not None and any(
-        not mix.roles and any(map(changes_registers, mix.counts.by_opcode)) for mix in record.mixes("ptx")
-    )
 
 
 def with_built_roles(record: VariantRecord, outcome: Built | BuildFailure) -> VariantRecord:

@@ -98,6 +98,11 @@ def _changes(mix: KernelMix) -> bool:
     return any(map(changes_registers, mix.counts.by_opcode))
 
 
+def lacks_roles(record: VariantRecord) -> bool:
+    """Whether a kernel of a variant changes its warps' registers, and the record does not say to how many."""
+    return any(not mix.roles and _changes(mix) for mix in record.mixes("ptx"))
+
+
 def with_roles(record: VariantRecord, ptx: Callable[[], str | None]) -> VariantRecord:
     """Return an older record with the roles of its kernels, as far as its PTX says them.
 
@@ -105,8 +110,7 @@ def with_roles(record: VariantRecord, ptx: Callable[[], str | None]) -> VariantR
         record: As it was read.
         ptx: Reads the variant's PTX; None where that was not kept. It is called where a record lacks roles alone.
     """
-    lacking = [mix for mix in record.mixes("ptx") if _changes(mix) and not mix.roles]
-    text = ptx() if lacking else None
+    text = ptx() if lacks_roles(record) else None
     if text is None:
         return record
     found = _roles_in(text)
