@@ -184,7 +184,7 @@ def open_file(browser):
 
 def test_the_page_of_a_run_needs_nothing_that_its_policy_forbids(open_file, make):
     page, complaints = open_file(render(make("sweep"))[0])
-    wait_until(page, "[...document.querySelectorAll('[data-chart]')].every((e) => e.querySelector('svg, canvas'))")
+    wait_until(page, DRAWN)
     page.locator("[data-chart] .mark-symbol path").first.hover(force=True)
     page.wait_for_selector("#vg-tooltip-element.visible")
     page.locator("[data-choice]").last.click()
@@ -195,7 +195,7 @@ def test_the_page_of_a_run_needs_nothing_that_its_policy_forbids(open_file, make
 def test_the_page_of_a_tuning_run_needs_nothing_that_its_policy_forbids(open_file, tmp_path):
     with TuningStore(plant(tmp_path / "tuned", GPU)) as store:
         page, complaints = open_file(render_tuning(store)[0])
-    wait_until(page, "[...document.querySelectorAll('[data-chart]')].every((e) => e.querySelector('svg, canvas'))")
+    wait_until(page, DRAWN)
     assert complaints == []
 
 
