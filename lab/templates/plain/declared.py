@@ -16,7 +16,7 @@ from lab.isa.cuda.kernels import (
     type_aliases,
 )
 from lab.isa.cuda.tokens import Token, TokenKind
-from lab.templates.plain.launches import read_extent
+from lab.templates.plain.launches import extents_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,11 @@ def declared_constants(text: str, kernel: SourceKernel, known: Collection[str]) 
         kernel: One of its kernels.
         known: Names that the experiment has.
     """
+    if "__constant__" not in text:
+        return ()
     stream = [one for one in live_tokens(text) if one.kind is not TokenKind.DIRECTIVE]
     aliases, others = type_aliases(stream), [one.body for one in read_kernels(text) if one != kernel]
-    found = []
+    found, extent = [], extents_in(text, known)
     for at, token in enumerate(stream):
         if token.text != "__constant__":
             continue
@@ -56,7 +58,7 @@ def declared_constants(text: str, kernel: SourceKernel, known: Collection[str]) 
             if any(one.text in ("=", "{") for one in part):
                 continue
             if variable.name and _is_for(variable.name, text, kernel, others):
-                shape = tuple(read_extent(text, one, known) for one in _extents(part[extents:]))
+                shape = tuple(map(extent, _extents(part[extents:])))
                 found.append(DeclaredConstant(variable, shape))
     return tuple(found)
 

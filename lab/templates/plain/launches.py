@@ -8,7 +8,7 @@ remains unknown, as a result of an occupancy query, is left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -84,7 +84,7 @@ def read_launch(text: str, kernel: SourceKernel, known: Collection[str]) -> Host
         reader, numbers = _Reader(host, _macros(text), names), _Reader(host, _macros(text), {})
         grid, block, shared, *_ = (*configuration, *_NOTHING)
         return HostLaunch(
-            tuple(_argument(text, host, numbers, part) for part in template),
+            _arguments(text, host, numbers, template),
             reader.sides(grid, is_fixed=False),
             reader.sides(block, is_fixed=True),
             bytes_ if (bytes_ := reader.side(shared, is_fixed=True)) != "0" else "",
@@ -100,9 +100,14 @@ def host_words(text: str) -> str:
     return " ".join(one.text for one in _host(text))
 
 
-def read_extent(text: str, part: Sequence[Token], known: Collection[str]) -> str:
-    """Return how many elements an array of the source has, as an experiment file has it; empty where it is unknown."""
-    return _Reader(_host(text), _macros(text), {name: name for name in known}).extent(part)
+def extents_in(text: str, known: Collection[str]) -> Callable[[Sequence[Token]], str]:
+    """Return what turns the extent of an array of a source into that of an experiment file; empty where it is unknown.
+
+    Args:
+        text: The source.
+        known: Names that the experiment has.
+    """
+    return _Reader(_host(text), _macros(text), {name: name for name in known}).extent
 
 
 def _host(text: str) -> list[Token]:
@@ -148,20 +153,22 @@ def _variable(part: Sequence[Token]) -> str:
     return rest[0] if len(rest) == 1 and _WORD.fullmatch(rest[0]) else ""
 
 
-def _argument(text: str, host: Sequence[Token], numbers: _Reader, part: Sequence[Token]) -> str:
-    """Return an argument of a template: a number, else a type; empty where a template of the host leaves it open."""
-    written = _written(part)
-    if number := {"true": "1", "false": "0"}.get(written, "") or numbers.number(part):
-        return number
-    aliases = type_aliases(live_tokens(text))
-    if written in aliases:
-        return aliases[written]
+def _arguments(text: str, host: Sequence[Token], numbers: _Reader, template: _Parts) -> tuple[str, ...]:
+    """Return arguments of a template: numbers, else types; empty where a template of the host leaves one open."""
+    aliases = type_aliases(live_tokens(text)) if template else {}
     open_ = {
         host[at + 1].text
         for at in range(len(host) - 2)
         if host[at].text in ("typename", "class") and host[at + 2].text in (",", ">", "=")
     }
-    return "" if open_ & {one.text for one in part} else written
+
+    def argument(part: Sequence[Token]) -> str:
+        written = _written(part)
+        if number := {"true": "1", "false": "0"}.get(written, "") or numbers.number(part):
+            return number
+        return aliases.get(written, "" if open_ & {one.text for one in part} else written)
+
+    return tuple(map(argument, template))
 
 
 def _written(part: Sequence[Token]) -> str:
@@ -181,6 +188,7 @@ class _Reader:
             names: What names of the host are called in the experiment; other names are followed.
         """
         self._host, self._macros, self._names = host, macros, names
+        self._texts = [one.text for one in host]
         self._steps = 0
 
     def sides(self, part: Sequence[Token], *, is_fixed: bool) -> tuple[str, ...]:
@@ -250,9 +258,9 @@ class _Reader:
     def _statement(self, at: int, end: int) -> list[str]:
         """Return the words from the beginning of a statement to a place in it."""
         begin = at
-        while begin > 0 and self._host[begin - 1].text not in (";", "{", "}"):
+        while begin > 0 and self._texts[begin - 1] not in (";", "{", "}"):
             begin -= 1
-        return [one.text for one in self._host[begin:end]]
+        return self._texts[begin:end]
 
     def _expression(self, part: Sequence[Token]) -> str:
         """Return an expression.
@@ -318,7 +326,7 @@ class _Reader:
             _Unknown: It gives it nothing or several values, or lets a function write there.
         """
         found: list[Sequence[Token]] = [self._macros[name]] if name in self._macros else []
-        texts = [one.text for one in self._host]
+        texts = self._texts
         for at in range(1, len(texts) - 2):
             if texts[at] != name or texts[at - 1] in (".", "->", ">"):
                 continue
