@@ -156,11 +156,13 @@ class Inputs:
         arrays: Name to host array, 1-D, in the memory layout that the kernel sees, the padding of leading dimensions
             included. Outputs are among them and hold what they hold before the launch.
         outputs: Names of the arrays that the kernel writes.
+        required: Names of the outputs of which every element must be written, and none read before.
     """
 
     scalars: Mapping[str, Scalar]
     arrays: Mapping[str, Array]
     outputs: tuple[str, ...]
+    required: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,11 @@ class Status(StrEnum):
     """How far a variant came."""
 
     INSPECTED = "inspected"  # compiled and read; nothing executed it
-    VERIFIED = "verified"  # its outputs agree with the reference, on the GPU or on the emulator
+    VERIFIED = "verified"  # right under every condition of docs/verdict.md
+    PARTIAL = "verified in part"  # nothing was found wrong, but something was not shown
+    SUSPECT = "suspect"  # a fault at the problem's own size, in another order, in another launch
+    WRONG = "wrong"  # outputs differ from the reference, or a fault at the executed size
+    NOT_EXECUTED = "not executed"  # neither the emulator nor a GPU could run it
     COMPILE_FAILED = "compile failed"
     LAUNCH_FAILED = "launch failed"
     VERIFICATION_FAILED = "verification failed"
@@ -33,7 +37,7 @@ class Status(StrEnum):
     @property
     def failed(self) -> bool:
         """The variant did not reach the end of the pipeline."""
-        return self not in (Status.INSPECTED, Status.VERIFIED, Status.PRUNED)
+        return self not in (Status.INSPECTED, Status.VERIFIED, Status.PARTIAL, Status.PRUNED)
 
 
 class PruneRule(StrEnum):
@@ -211,6 +215,56 @@ class SampleRecord:
     resized: tuple[ResizedCounts, ...] = ()
 
 
+class Condition(StrEnum):
+    """The condition under which a variant, right at its small size, shows a fault."""
+
+    FULL_SIZE = "at the problem's own size"
+    ORDER = "in another order of blocks and warps"
+    SECOND_LAUNCH = "when it is launched again"
+    MACHINE = "with other SM and warp numbers"
+    ROUNDING = "with approximate instructions at their error bound"
+    INPUTS = "with other inputs"
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """A fault that shows under another condition than the small size, in program order, launched once.
+
+    Attributes:
+        condition: When it shows.
+        detail: One sentence.
+        finding: The fault with its line; None where only the results differ.
+    """
+
+    condition: Condition
+    detail: str
+    finding: Finding | None = None
+
+    @property
+    def summary(self) -> str:
+        """The condition and the fault, one line."""
+        return f"{self.condition}: {self.finding.summary if self.finding is not None else self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class FullSizeRecord:
+    """The execution of sampled blocks at the problem's own size.
+
+    Attributes:
+        problem: The problem, complete.
+        blocks: Blocks executed, over all launches.
+        of_blocks: Blocks of all launches.
+        compared: Elements of the outputs compared with the reference; 0 where it could not be restricted to them.
+        covered: The stores of the sampled blocks show that all blocks together write every element of the outputs.
+    """
+
+    problem: Mapping[str, Scalar]
+    blocks: int
+    of_blocks: int
+    compared: int = 0
+    covered: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class EmulationRecord:
     """One execution of a variant's PTX on the CPU.
@@ -237,6 +291,9 @@ class EmulationRecord:
         sample: What was executed of another problem for its counts alone; None where that was not done, or is not known
             to say more of the real problem.
         resized: Counts of the same problem with one size or all sizes changed; empty in older records.
+        suspicions: Faults under other conditions; none where the small size already shows faults.
+        not_shown: What was not shown of the variant, a sentence each; empty where everything was.
+        full_size: The execution of sampled blocks at the problem's own size; None where none were executed.
     """
 
     problem: Mapping[str, Scalar]
@@ -256,6 +313,9 @@ class EmulationRecord:
     growth_of_block: Mapping[str, float] = field(default_factory=dict)
     sample: SampleRecord | None = None
     resized: tuple[ResizedCounts, ...] = ()
+    suspicions: tuple[Suspicion, ...] = ()
+    not_shown: tuple[str, ...] = ()
+    full_size: FullSizeRecord | None = None
 
     @property
     def counted(self) -> EmulationRecord | SampleRecord:
