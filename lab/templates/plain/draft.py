@@ -278,7 +278,7 @@ def _argument(parameter: SourceParameter, place: int, facts: _Facts) -> _Line:
         return _Line(f'  {name}: "{dtype} = {value or 1}"', check or ("" if value else "its value"))
     shape, is_sure = _shape(parameter, facts)
     direction = _direction(parameter, facts)
-    fill = " zeros" if direction == "inout " else ""
+    fill = " zeros" if direction == "inout " and not _is_read(parameter, facts) else ""
     checks = [check] if check else []
     checks += [] if is_sure and direction != "inout " else ["its shape"]
     checks += ["is it only written?"] if direction == "out " and not _is_assigned(parameter, facts) else []
@@ -350,7 +350,7 @@ def _direction(parameter: SourceParameter, facts: _Facts) -> str:
     others = [one for one in given if one.is_pointer and not one.is_const]
     if not _is_assigned(parameter, facts) and any(_is_assigned(other, facts) for other in others):
         return ""  # a pointer that merely lacks `const`
-    return "out "
+    return "inout " if _is_assigned(parameter, facts) and _is_read(parameter, facts) else "out "
 
 
 def _called(parameter: SourceParameter, facts: _Facts) -> str:
@@ -366,6 +366,21 @@ def _is_assigned(parameter: SourceParameter, facts: _Facts) -> bool:
     pointer = r"(?:reinterpret_cast\s*<[^;=]*?\*\s*>|\([^();=]*\*\s*\))"
     cast = rf"\*\s*\(*{pointer}\s*\(?\s*&?\s*{word}\b[^;=]*(?<![<>!])=[^=]"
     return bool(re.search(rf"{element}|{cast}|\*\s*{word}\s*=[^=]|\bstore\w*\s*\(\s*{word}\b", facts.body))
+
+
+def _is_read(parameter: SourceParameter, facts: _Facts) -> bool:
+    """Return whether the body uses an element of an array other than as the target of an assignment."""
+    for found in re.finditer(rf"(&?)\s*{_called(parameter, facts)}\s*\[", facts.body):
+        depth, end = 1, found.end()
+        while depth and end < len(facts.body):
+            depth += {"[": 1, "]": -1}.get(facts.body[end], 0)
+            end += 1
+        is_target = re.match(
+            r"\s*\)*\s*(?:\.\w+\s*|\[[^\]]*\]\s*)*(?:=[^=]|(?:[-+*/|&^]|<<|>>)=[^=])", facts.body[end:]
+        )
+        if not found[1] and not is_target:
+            return True
+    return False
 
 
 def _parameters(facts: _Facts) -> list[_Line]:
