@@ -1,0 +1,1 @@
+"""The evidence for a verdict: sampled blocks, the elements that all blocks together write, launch limits."""

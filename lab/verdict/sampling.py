@@ -1,0 +1,44 @@
+"""The blocks of a large grid that are executed in place of all of them."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import Final
+
+import numpy as np
+
+Index3 = tuple[int, int, int]
+
+_RANDOM: Final = 16
+"""Blocks, or clusters, that are drawn at random besides those at the edges and in the middle."""
+
+
+def sampled_blocks(grid: Index3, cluster: Index3, seed: int) -> tuple[int, ...]:
+    """Return the numbers of the blocks to execute, the most telling first.
+
+    They are the last, the first and the middle block along each axis, in every combination, their second neighbours
+    from the origin, and 16 at random. A small grid is executed whole.
+
+    Args:
+        grid: Blocks along x, y, z.
+        cluster: Blocks of a cluster along x, y, z, which divide the grid; whole clusters are executed.
+        seed: Seed of the random ones.
+
+    Returns:
+        Numbers as of `lab.emulator.batch.Batch`: cluster by cluster, x first.
+    """
+    x, y, z = (size // each for size, each in zip(grid, cluster, strict=True))
+    total, size = x * y * z, math.prod(cluster)
+    ends = [tuple(dict.fromkeys((count - 1, 0, count // 2))) for count in (x, y, z)]
+    corners = [place[::-1] for place in product(*ends[::-1])]
+    corners += [(min(1, x - 1), 0, 0), (0, min(1, y - 1), 0), (0, 0, min(1, z - 1))]
+    chosen = [i + x * (j + y * k) for i, j, k in corners]
+    # the last, the first and the middle one of all come before the other corners
+    chosen = list(dict.fromkeys([total - 1, 0, x // 2 + x * (y // 2 + y * (z // 2)), *chosen]))
+    if total <= len(chosen) + _RANDOM:
+        chosen = list(dict.fromkeys([*chosen, *range(total)]))
+    else:
+        rng = np.random.default_rng([seed, total])
+        chosen = list(dict.fromkeys([*chosen, *rng.integers(0, total, _RANDOM).tolist()]))
+    return tuple(number * size + i for number in chosen for i in range(size))

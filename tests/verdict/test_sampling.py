@@ -1,0 +1,30 @@
+"""The blocks that stand for a grid."""
+
+import math
+
+import pytest
+
+from lab.emulator.batch import block_index
+from lab.verdict.sampling import sampled_blocks
+
+
+def test_a_small_grid_is_executed_whole():
+    assert sorted(sampled_blocks((3, 2, 1), (1, 1, 1), 0)) == list(range(6))
+
+
+@pytest.mark.parametrize("grid", [(7813, 1, 1), (64, 32, 1), (9, 8, 7), (1, 65535, 1)])
+def test_the_ends_and_the_middle_of_each_axis_are_among_them(grid):
+    chosen = sampled_blocks(grid, (1, 1, 1), 0)
+    assert len(chosen) == len(set(chosen))
+    places = {block_index(number, grid, (1, 1, 1)) for number in chosen}
+    for axis, count in enumerate(grid):
+        assert {0, count - 1, count // 2} <= {place[axis] for place in places}
+    assert chosen[0] == math.prod(grid) - 1
+    assert len(chosen) >= 16
+
+
+def test_clusters_are_whole():
+    chosen = sampled_blocks((64, 64, 1), (2, 4, 1), 0)
+    for i in range(0, len(chosen), 8):
+        assert chosen[i] % 8 == 0
+        assert list(chosen[i : i + 8]) == list(range(chosen[i], chosen[i] + 8))
