@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -16,10 +16,11 @@ from lab.base import structures
 from lab.base.errors import UserError
 from lab.emulator import operands
 from lab.emulator.allowance import CACHED, Allowance, Budget, Outgrown, work_to_make
-from lab.emulator.arrays import Bytes
+from lab.emulator.approximations import Errors
+from lab.emulator.arrays import Bytes, Indices
 from lab.emulator.batch import ALONE, make_batch, padded_threads
 from lab.emulator.compiled.decoding import NotCompiled
-from lab.emulator.compiled.execution import Geometry, execute
+from lab.emulator.compiled.execution import SUSPICIOUS, Geometry, execute
 from lab.emulator.compiled.kept import KernelMaker
 from lab.emulator.compiled.shadows import Watched
 from lab.emulator.errors import UnsupportedInstruction
@@ -30,9 +31,11 @@ from lab.emulator.memory import tensormaps
 from lab.emulator.memory.cells import Cells
 from lab.emulator.memory.clocks import LaunchClocks
 from lab.emulator.memory.memory import PARAM_SEGMENT, PARAM_WINDOW, WIDEST_ACCESS, AddressSpace, Region
+from lab.emulator.memory.paged import PagedRegion
 from lab.emulator.memory.provenance import Provenance, Sources
 from lab.emulator.memory.reuse import THREADS, AccessTrace, TraceFull
 from lab.emulator.memory.shadow import Shadow
+from lab.emulator.memory.stores import StoreLog
 from lab.emulator.opcodes import DTYPES
 from lab.emulator.printing import MOST_CHARACTERS, Printed
 from lab.emulator.program import MAX_SHARED_BYTES, Place, Program, align_of, program_of, size_of
@@ -42,18 +45,22 @@ from lab.emulator.results import (
     Emulation,
     Engine,
     EngineChoice,
+    IndexedBuffer,
     LineCount,
     LoopCounts,
     ReuseCount,
+    Stored,
     StructureArgument,
     TensorMapArgument,
 )
 from lab.emulator.schedule import run_batches
+from lab.emulator.sources import own_line
 from lab.emulator.special import StepClock
+from lab.emulator.state import DeviceState
 from lab.emulator.tally import Counters, summary
 from lab.emulator.waiting.clusters import cluster_shape
 from lab.hardware.tensormaps import ALIGNMENT, BYTES, POINTER_BYTES
-from lab.isa.model import Module, Variable
+from lab.isa.model import Module, SourceLocation, Variable
 from lab.toolchain.cache import default_folder
 
 BATCH_THREADS = 8192
@@ -90,6 +97,14 @@ def launch(
     schedule: int | None = None,
     trace: bool = False,
     cluster: tuple[int, int, int] | None = None,
+    blocks: Sequence[int] | None = None,
+    work: int | None = None,
+    wraps: bool = False,
+    one_by_one: bool = False,
+    machine: int | None = None,
+    rounding: int | None = None,
+    displaced: Collection[int] | None = None,
+    state: DeviceState | None = None,
 ) -> Emulation:
     """Execute one kernel launch on the CPU.
 
@@ -114,6 +129,17 @@ def launch(
             races gives the same results in every order, but for the rounding of atomic sums.
         trace: Also say what the first blocks read again. The interpreter executes these for it, whatever the engine.
         cluster: Blocks of a cluster along x, y, z that the launch asks for; None where the kernel alone decides.
+        blocks: Numbers of the blocks to execute, as of `lab.emulator.batch.Batch`, whole clusters; None for all.
+        work: Work of a `Budget` after which the interpreter stops: the result then covers the blocks that ended. None:
+            it does not stop.
+        wraps: Also say where 32-bit products wrap around. The interpreter executes the launch for it.
+        one_by_one: Start a block, or cluster, only when the one before has ended or waits for others. The interpreter
+            executes the launch for it.
+        machine: Seed of what the machine decides: the numbers of SMs and of warp slots, and when the clock began.
+        rounding: Seed of the signs of the errors of approximate instructions, which then have the largest error that
+            PTX ISA documents; None for nearly exact results.
+        displaced: Positions of the approximate instructions that have such an error; None for all.
+        state: Module-scope variables that keep what earlier launches left; None for those of a module just loaded.
 
     Returns:
         Counts, findings and steps.
@@ -137,8 +163,25 @@ def launch(
             accepted=f"at most {MAX_SHARED_BYTES} bytes, static and dynamic together",
         )
     clusters = cluster_shape(program, shape_grid, cluster)
-    geometry = Geometry(shape_grid, shape_block, shared, dynamic_shared_bytes, clusters)
-    request = _Request(program, geometry, args, check, count, max_steps, threads, constants or {}, schedule)
+    chosen = None if blocks is None else _chosen(blocks, shape_grid, clusters)
+    geometry = Geometry(shape_grid, shape_block, shared, dynamic_shared_bytes, clusters, chosen)
+    request = _Request(
+        program,
+        geometry,
+        args,
+        check,
+        count,
+        max_steps,
+        threads,
+        constants or {},
+        schedule,
+        work,
+        wraps,
+        one_by_one,
+        machine,
+        None if rounding is None else (rounding, displaced),
+        state,
+    )
     reuse = _traced(request) if trace else None
     return replace(_launched(request, engine), reuse=reuse)
 
@@ -174,6 +217,12 @@ class _Request:
     threads: int | None
     constants: Mapping[str, NDArray[Any] | TensorMapArgument]
     schedule: int | None
+    work: int | None = None
+    wraps: bool = False
+    one_by_one: bool = False
+    machine: int | None = None
+    rounding: tuple[int, Collection[int] | None] | None = None
+    state: DeviceState | None = None
 
 
 class _Started:
@@ -202,6 +251,10 @@ class _Started:
             for symbol, one in request.constants.items()
         }
         self.symbols = _module_variables(program, self.space, constants)
+        self._state = request.state
+        self._kept = [] if request.state is None else _kept_variables(program, self.space, self.symbols)
+        for name, region in self._kept:
+            request.state.restore(name, region.data)
         regions = dict(self.buffers.names)
         for name, start in self.symbols.items():
             regions[name] = [*regions.get(name, ()), self.space.at(start)]
@@ -225,6 +278,8 @@ class _Started:
     ) -> Emulation:
         """Return what the launch did, once the caller's buffers hold what it wrote."""
         self.buffers.copy_back()
+        for variable, region in self._kept:
+            self._state.keep(variable, region.data)
         self.buffers.find_unwritten(self.findings)
         lines = self.counters.lines() if self.counters else ()
         loops = _loops(request.program, lines) if self.counters else ()
@@ -234,8 +289,23 @@ class _Started:
         printed = "" if plan is None else plan.printed.text
         name, found = request.program.kernel.name, self.findings.all()
         fetched = tuple(self.counters.fetched[base] for base in self.buffers.mapped) if self.counters else ()
+        ended = range(request.geometry.blocks) if plan is None else [one for batch in plan.finished for one in batch]
         return Emulation(
-            name, counts, loops, lines, found, steps, notes, engine, not_compiled, printed, fetched_by_map=fetched
+            name,
+            counts,
+            loops,
+            lines,
+            found,
+            steps,
+            notes,
+            engine,
+            not_compiled,
+            printed,
+            fetched_by_map=fetched,
+            finished=len(ended),
+            stored=self.buffers.stored(request.geometry, np.array(ended, np.int64)),
+            waits_for_later=plan is not None and plan.waited.later,
+            wraps=() if plan is None or plan.wraps is None else _lines_of(request.program, plan.wraps),
         )
 
 
@@ -266,9 +336,11 @@ def _traced(request: _Request) -> ReuseCount | None:
         allowance=Budget([(_TRACED, lambda: True)]),
         trace=trace,
     )
-    blocks = math.prod(cluster)
-    some = max(1, THREADS // (padded_threads(geometry.block) * blocks)) * blocks
-    batch = make_batch(geometry.grid, geometry.block, 0, min(some, geometry.blocks), cluster=cluster)
+    size = math.prod(cluster)
+    some = max(1, THREADS // (padded_threads(geometry.block) * size)) * size
+    batch = make_batch(
+        geometry.grid, geometry.block, 0, min(some, geometry.blocks), cluster=cluster, chosen=geometry.chosen
+    )
     # what is left when blocks wait for others, or the work is done, is what a trace may lack
     with exact_arithmetic(), suppress(TraceFull, Outgrown, StepBudgetSpent):
         Interpreter(plan, batch, StepClock()).turn()
@@ -295,6 +367,7 @@ def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> E
         for region in started.written:
             region.cells = Cells(region.stride, 1, program.global_granule)
     asked = _Asked(request, started) if allowance else None
+    limit = None if request.work is None else Budget([(request.work, lambda: True)])
     plan = LaunchState(
         program,
         started.space,
@@ -312,9 +385,14 @@ def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> E
         extents=started.extents,
         workspace=_grid_workspace(started.space) if program.has_grid_sync else 0,
         dice=None if request.schedule is None else np.random.default_rng(request.schedule),
-        allowance=None if asked is None else asked.allowance(),
+        allowance=limit if asked is None else asked.allowance(),
+        chosen=geometry.chosen,
+        wraps=set() if request.wraps else None,
+        batch_threads=1 if request.one_by_one else BATCH_THREADS,
+        machine=request.machine,
+        errors=None if request.rounding is None else Errors.of(*request.rounding),
     )
-    steps = _run(plan)
+    steps = _run(plan, limited=limit is not None)
     return started.result(request, steps, "interpreted", why_not if asked is None else asked.why_not, plan)
 
 
@@ -363,7 +441,11 @@ def _compile(request: _Request) -> Emulation:
     started = _Started(request)
     maker = started.maker(request)
     written = started.written if request.check else []
+    if started.buffers.indexed:
+        raise NotCompiled("buffers that are a function of the index")
     steps = execute(maker, started.space, request.geometry, started.counters, written=written, threads=request.threads)
+    if any(region.readonly and region.shadow is not None and region.shadow.written.any() for region in written):
+        raise NotCompiled(SUSPICIOUS)
     return started.result(request, steps, "compiled", "")
 
 
@@ -418,25 +500,52 @@ _SIGNED_BYTES: Final = 4
 def _cannot_compile(request: _Request) -> str:
     """Return why a launch needs the interpreter whatever its instructions are; empty where it does not."""
     program, check = request.program, request.check
-    if request.max_steps is not None:
-        return "the steps are limited"
-    if request.schedule is not None:
-        return "another order of warps and blocks was asked for"
-    if check and len(program.variables_in("local")) > 1:
-        return "several variables in local memory are told apart"
-    if _in_clusters(request):
-        return "clusters of blocks"
-    if check and program.definedness.unwritten:
-        return "registers may be read before anything is written there"
-    return ""
+    reasons = {
+        "the steps are limited": request.max_steps is not None,
+        "products that wrap around are asked for": request.wraps,
+        "blocks are to start one by one": request.one_by_one,
+        "another machine was asked for": request.machine is not None,
+        "approximate instructions are to have errors": request.rounding is not None,
+        "another order of warps and blocks was asked for": request.schedule is not None,
+        "several variables in local memory are told apart": check and len(program.variables_in("local")) > 1,
+        "clusters of blocks": _in_clusters(request),
+        "registers may be read before anything is written there": check and bool(program.definedness.unwritten),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def _run(plan: LaunchState) -> int:
+def _run(plan: LaunchState, *, limited: bool) -> int:
     with exact_arithmetic():
         try:
-            return run_batches(plan, BATCH_THREADS)
+            return run_batches(plan)
         except StepBudgetSpent:
             return plan.max_steps
+        except Outgrown:
+            if not limited:
+                raise
+            return 0
+
+
+def _lines_of(program: Program, positions: Iterable[int]) -> tuple[SourceLocation, ...]:
+    lines = (own_line(program.code[position][1]) for position in sorted(positions))
+    return tuple(dict.fromkeys(line for line in lines if line is not None))
+
+
+def _chosen(blocks: Sequence[int], grid: tuple[int, int, int], cluster: tuple[int, int, int]) -> Indices:
+    """Return the numbers of the blocks to execute as an array.
+
+    Raises:
+        UserError: None is named, or one is not in the grid, is named twice, or is not in a whole cluster.
+    """
+    numbers, size = np.array(blocks, np.int64), math.prod(cluster)
+    accepted = f"different numbers from 0 to {math.prod(grid) - 1}, in whole clusters of {size}"
+    inside = len(numbers) and numbers.min() >= 0 and numbers.max() < math.prod(grid)
+    if not inside or len(np.unique(numbers)) < len(numbers) or len(numbers) % size:
+        raise UserError("these blocks cannot be executed", key="blocks", found=list(blocks), accepted=accepted)
+    clusters = numbers.reshape(-1, size)
+    if (clusters != clusters[:, :1] // size * size + np.arange(size)).any():
+        raise UserError("these blocks cannot be executed", key="blocks", found=list(blocks), accepted=accepted)
+    return numbers
 
 
 def _grid_workspace(space: AddressSpace) -> int:
@@ -511,6 +620,7 @@ class _Arguments:
             )
         self._space, self._check, self._written = space, check, written
         self._buffers: list[tuple[Buffer, Region, str]] = []
+        self.indexed: list[tuple[IndexedBuffer, Region]] = []
         self.names: dict[str, list[Region | None]] = {}  # parameters that hold pointers, and what these point to
         self.mapped: list[int] = []  # addresses of the tensors that tensor maps describe
         memory = Region("kernel parameters", "param", PARAM_WINDOW, program.param_bytes)
@@ -523,7 +633,7 @@ class _Arguments:
     def _bytes_of(self, index: int, parameter: Variable, value: Any) -> bytes:  # noqa: ANN401  any scalar, array or Buffer
         if isinstance(value, np.ndarray) and value.ndim > 0:
             value = Buffer(value)
-        if isinstance(value, Buffer):
+        if isinstance(value, Buffer | IndexedBuffer):
             return self._pointer(index, parameter, value)
         if isinstance(value, TensorMapArgument):
             return self._tensor_map(index, parameter, value)
@@ -545,19 +655,21 @@ class _Arguments:
             )
         return raw
 
-    def _pointer(self, index: int, parameter: Variable, buffer: Buffer) -> bytes:
-        array = buffer.array
+    def _pointer(self, index: int, parameter: Variable, buffer: Buffer | IndexedBuffer) -> bytes:
         if size_of(parameter) != POINTER_BYTES or parameter.type not in _POINTERS:
+            dtype = buffer.source.dtype if isinstance(buffer, IndexedBuffer) else buffer.array.dtype
             raise UserError(
                 f"argument {index} is an array, but the parameter is not a pointer",
                 key=f"args[{index}]",
-                found=f"array of {array.dtype}",
+                found=f"array of {dtype}",
                 accepted=f".{parameter.type} {parameter.name}",
             )
         return self._address(index, parameter, buffer)
 
-    def _address(self, index: int, parameter: Variable, buffer: Buffer) -> bytes:
-        base = self._base(f"args[{index}]", parameter.name, buffer)
+    def _address(self, index: int, parameter: Variable, buffer: Buffer | IndexedBuffer) -> bytes:
+        key = f"args[{index}]"
+        indexed = isinstance(buffer, IndexedBuffer)
+        base = self._indexed(buffer) if indexed else self._base(key, parameter.name, buffer)
         self.names.setdefault(parameter.name, []).append(self._space.at(base))
         return base.to_bytes(8, "little")
 
@@ -567,7 +679,9 @@ class _Arguments:
             is_array = isinstance(value, np.ndarray) and value.ndim > 0
             one = Buffer(value) if is_array else value
             members.append(
-                self._address(index, parameter, one) if isinstance(one, Buffer) else np.asarray(one).tobytes()
+                self._address(index, parameter, one)
+                if isinstance(one, Buffer | IndexedBuffer)
+                else np.asarray(one).tobytes()
             )
         places, size, _ = structures.offsets([len(member) for member in members])
         raw = bytearray(size)
@@ -643,15 +757,50 @@ class _Arguments:
                 raise UserError("the array overlaps an earlier one: pass the same array, or a copy", key=key)
         region = self._space.allocate(buffer.name or f"{key} ({name})", "global", array.nbytes)
         self._fill(region, array, name)
-        if self._check and (buffer.output or not buffer.initialised):
+        readonly = buffer.readonly and self._may_write(name)
+        if self._check and (buffer.output or not buffer.initialised or buffer.traced or readonly):
             region.shadow = Shadow(array.nbytes, initialised=False, readable=buffer.initialised)
+        region.readonly = readonly
+        region.log = StoreLog() if buffer.traced else None
         self._buffers.append((buffer, region, buffer.name or key))
         return region.base
+
+    def _may_write(self, name: str) -> bool:
+        return self._written is None or name in self._written
+
+    def _indexed(self, buffer: IndexedBuffer) -> int:
+        """Return the address of an indexed buffer, which is added when it is first named."""
+        for known, region in self.indexed:
+            if known.source is buffer.source:
+                return region.base
+        region = self._space.add(PagedRegion(buffer.name, self._space.next_base, buffer.source))
+        if self._check and not buffer.initialised:
+            region.shadow = Shadow(region.stride, initialised=False)
+        region.readonly, region.log = buffer.readonly, StoreLog()
+        self.indexed.append((buffer, region))
+        return region.base
+
+    def stored(self, geometry: Geometry, ended: Indices) -> tuple[Stored, ...]:
+        """Return the elements stored to by blocks that ended, at some positions among those that were executed."""
+        of_indexed = [(one.name, one.source.dtype, region) for one, region in self.indexed]
+        of_arrays = [(name, one.array.dtype, region) for one, region, name in self._buffers if one.traced]
+        found = []
+        for name, dtype, region in (*of_indexed, *of_arrays):
+            if region.log is None:
+                continue
+            blocks, elements = region.log.elements(dtype.itemsize)
+            kept = np.isin(blocks, ended)
+            blocks, elements = blocks[kept], elements[kept]
+            places = region.places(elements * dtype.itemsize, slice(None)) // dtype.itemsize
+            whole = region.data[: len(region.data) // dtype.itemsize * dtype.itemsize]
+            numbers = blocks if geometry.chosen is None else geometry.chosen[blocks]
+            found.append(Stored(name, numbers, elements, whole.view(dtype)[places], region.log.updated))
+        return tuple(found)
 
     def _fill(self, region: Region, array: NDArray[Any], name: str) -> None:
         """Give a buffer its bytes: the array's own where the kernel cannot write them, else a copy."""
         whole = array.nbytes == region.stride and array.ctypes.data % WIDEST_ACCESS == 0
-        if whole and self._written is not None and name not in self._written:
+        if whole and not self._may_write(name):
             region.data = _bytes(array)
         else:
             region.data = np.zeros(region.stride // 8, np.uint64).view(np.uint8)
@@ -660,7 +809,8 @@ class _Arguments:
     def copy_back(self) -> None:
         """Copy the buffers' bytes into the caller's arrays."""
         for buffer, region, _ in self._buffers:
-            if buffer.array.flags.writeable and not np.may_share_memory(buffer.array, region.data):
+            writable = buffer.array.flags.writeable and not buffer.readonly
+            if writable and not np.may_share_memory(buffer.array, region.data):
                 _bytes(buffer.array)[:] = region.data[: buffer.array.nbytes]
 
     def find_unwritten(self, findings: Findings) -> None:
@@ -744,6 +894,13 @@ def _module_variables(program: Program, space: AddressSpace, constants: Mapping[
             )
         region.data[: array.nbytes] = _bytes(np.ascontiguousarray(array))
     return addresses
+
+
+def _kept_variables(program: Program, space: AddressSpace, symbols: Mapping[str, int]) -> list[tuple[str, Region]]:
+    """Return the variables in global memory with what holds them."""
+    named = [variable.name for _, _, variable in program.memory_variables() if variable.space == "global"]
+    found = [(name, space.at(symbols[name])) for name in named if name in symbols]
+    return [(name, region) for name, region in found if region is not None]
 
 
 def _initial(program: Program, number: int, variable: Variable, text: str, addresses: dict[str, int]) -> bytes:

@@ -52,3 +52,12 @@ Floats = NDArray[np.floating[Any]]
 
 Values = NDArray[np.generic]
 """Operands of any PTX type, as the table `DTYPES` of `lab.emulator.opcodes` maps it to NumPy's."""
+
+
+def distinct(values: Indices) -> Indices:
+    """Return the distinct ones of (count,) numbers, ascending.
+
+    NumPy's `unique` has taken a hash table since 2.3, which is several times as slow on millions of them.
+    """
+    ordered = np.sort(values)
+    return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if len(ordered) else ordered

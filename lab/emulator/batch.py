@@ -32,6 +32,8 @@ class Batch:
         block: Threads of a block along x, y, z.
         shape: Blocks of a cluster along x, y, z.
         first_thread: The launch's number of the batch's first thread, where every block is filled up to whole warps.
+        chosen: (blocks of the launch,) the grid's number of each block, where only some of the grid are executed;
+            None where all are. Threads are numbered through the chosen blocks.
         blocks: Blocks of the batch.
         threads: Threads of the batch, lanes that never run included.
         block_of: (threads,) block of each thread, counted within the batch.
@@ -45,6 +47,7 @@ class Batch:
     block: Index3
     shape: Index3
     first_thread: int
+    chosen: Indices | None
     blocks: int
     threads: int
     block_of: Indices
@@ -75,7 +78,8 @@ class Batch:
     def whereabouts(self, ident: int) -> tuple[Index3, Index3]:
         """Return the block index and the thread index of a thread of the launch, which may be of another batch."""
         block, within = divmod(ident, padded_threads(self.block))
-        return block_index(block, self.grid, self.shape), _three(within, self.block)
+        number = block if self.chosen is None else int(self.chosen[block])
+        return block_index(number, self.grid, self.shape), _three(within, self.block)
 
     def warp_of(self, thread: int) -> int:
         """Return the number, in its block, of the warp of a thread, which is counted from the batch's first."""
@@ -107,30 +111,41 @@ def padded_threads(block: Index3) -> int:
     return -(-block[0] * block[1] * block[2] // WARP_SIZE) * WARP_SIZE
 
 
-def make_batch(grid: Index3, block: Index3, first_block: int, blocks: int, *, cluster: Index3 = ALONE) -> Batch:
+def make_batch(
+    grid: Index3,
+    block: Index3,
+    first_block: int,
+    blocks: int,
+    *,
+    cluster: Index3 = ALONE,
+    chosen: Indices | None = None,
+) -> Batch:
     """Lay out a batch.
 
     Args:
         grid: Blocks of the launch along x, y, z.
         block: Threads of a block along x, y, z.
-        first_block: Number of the batch's first block.
+        first_block: Number of the batch's first block among those that are executed.
         blocks: Blocks of the batch, whole clusters.
         cluster: Blocks of a cluster along x, y, z.
+        chosen: As of `Batch`.
     """
     each = padded_threads(block)
     block_of = np.repeat(np.arange(blocks), each)
     within = np.tile(np.arange(each), blocks)
+    numbers = first_block + block_of if chosen is None else chosen[first_block + block_of]
     x, y, z = block
     return Batch(
         grid,
         block,
         cluster,
         first_block * each,
+        chosen,
         blocks,
         blocks * each,
         block_of,
         _three(within, block),
-        block_index(first_block + block_of, grid, cluster),
+        block_index(numbers, grid, cluster),
         within < x * y * z,
         Lanes(blocks * each),
     )

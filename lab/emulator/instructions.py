@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.emulator import operands
+from lab.emulator.approximations import Errors
 from lab.emulator.batch import Batch
 from lab.emulator.binding import CARRY, OperandBinder, Storage
 from lab.emulator.errors import unsupported
@@ -28,6 +29,7 @@ from lab.emulator.tally import Counters
 from lab.emulator.undefined import UndefinedValues
 from lab.emulator.waiting.mbarriers import Mbarriers
 from lab.emulator.waiting.warpgroups import Warpgroups
+from lab.emulator.wraps import wrap_check
 
 _LATER = "it begins with sm_100, and the CPU executes what sm_90a has"
 
@@ -51,6 +53,8 @@ class InstructionBinder:
         findings: Where faults are noted.
         counters: Tallies, or None.
         undefined: What nothing has written; None where that is not followed.
+        wraps: Positions of products that wrap around; None where nobody asked.
+        errors: Errors of approximate instructions; None for nearly exact results.
     """
 
     storage: Storage
@@ -61,6 +65,8 @@ class InstructionBinder:
     findings: BatchFindings
     counters: Counters | None
     undefined: UndefinedValues | None = None
+    wraps: set[int] | None = None
+    errors: Errors | None = None
 
     def bind(self, position: int) -> tuple[Full, Part]:
         """Return an instruction for all threads, and for chosen ones, guard included.
@@ -84,6 +90,10 @@ class InstructionBinder:
             raise unsupported(instruction, "it takes other operands") from error
         if self.storage.program.wgmma_registers:
             full, part = self._watched(position, binder, full, part)
+        if self.errors is not None and (displaced := self.errors.around(binder, position, part)) is not None:
+            full, part = partial(displaced, self.batch.everyone), displaced
+        if self.wraps is not None and (check := wrap_check(binder, position, self.wraps)) is not None:
+            full, part = preceded(check, self.batch.everyone, full, part)
         if self.undefined is None:
             return self._guarded(position, binder, full, part) if instruction.predicate else (full, part)
         return self._followed(self.undefined, position, binder, full, part)

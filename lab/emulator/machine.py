@@ -16,7 +16,8 @@ from typing import Literal
 import numpy as np
 
 from lab.emulator.allowance import Allowance
-from lab.emulator.arrays import Mask
+from lab.emulator.approximations import Errors
+from lab.emulator.arrays import Indices, Mask
 from lab.emulator.batch import ALONE, Batch, Index3, padded_threads
 from lab.emulator.binding import WARPGROUP, Storage
 from lab.emulator.callgraph import ASSERTION
@@ -55,6 +56,17 @@ Turn = Literal["done", "waits", "stuck"]
 """How a batch's turn ended: all threads have; others may go on first; nothing in it changes any more."""
 
 
+@dataclass(slots=True)
+class Waited:
+    """Whether a block waits for others.
+
+    Attributes:
+        later: A block could not end before a later one began.
+    """
+
+    later: bool = False
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LaunchState:
     """What does not change from batch to batch.
@@ -80,6 +92,13 @@ class LaunchState:
         printed: What threads have printed.
         allowance: What ends the launch where it is one for machine code; None where it is the interpreter's.
         trace: What takes down accesses to global memory; None where nobody asked.
+        chosen: The blocks that are executed, as of `Batch`; None for all.
+        wraps: Positions of products that wrap around; None where nobody asked.
+        batch_threads: Threads that are executed together, about; blocks, or clusters, stay whole.
+        machine: Seed of what the machine decides; None for the plainest one.
+        errors: Errors of approximate instructions; None for nearly exact results.
+        waited: Notes blocks that wait for later ones.
+        finished: Positions in `chosen`, of the blocks that have ended, one range for each batch.
     """
 
     program: Program
@@ -102,6 +121,13 @@ class LaunchState:
     printed: Printed = field(default_factory=Printed)
     allowance: Allowance | None = None
     trace: AccessTrace | None = None
+    chosen: Indices | None = None
+    wraps: set[int] | None = None
+    batch_threads: int = 8192
+    machine: int | None = None
+    errors: Errors | None = None
+    waited: Waited = field(default_factory=Waited)
+    finished: list[range] = field(default_factory=list)
 
 
 class StepBudgetSpent(Exception):  # noqa: N818  a way out of the loop, not an error
@@ -132,7 +158,9 @@ class Interpreter:
             program,
             batch,
             RegisterFile(program, batch.threads),
-            special_registers(batch, launch.shared_bytes, launch.dynamic_bytes, launch.workspace),
+            special_registers(
+                batch, launch.shared_bytes, launch.dynamic_bytes, launch.workspace, machine=launch.machine
+            ),
             launch.symbols,
             clock,
         )
@@ -180,6 +208,8 @@ class Interpreter:
             self._findings,
             launch.counters,
             self._undefined,
+            launch.wraps,
+            launch.errors,
         )
         self._bound: dict[int, tuple[list[Full], list[Part]]] = {}
         self._guards: dict[int, Callable[[], Mask]] = {}
@@ -191,6 +221,12 @@ class Interpreter:
         self._insist = False  # a parked group runs although its missing lanes have not come
 
         self._pool.arrive(((), program.entries[0]), Lanes(batch.threads).split(self._pool.alive)[0])
+
+    @property
+    def blocks(self) -> range:
+        """Positions of the batch's blocks among those that are executed."""
+        first = self._batch.first_thread // padded_threads(self._batch.block)
+        return range(first, first + self._batch.blocks)
 
     def turn(self, blocks: int | None = None) -> Turn:
         """Run until all threads have ended, or all that could run poll memory that does not change.

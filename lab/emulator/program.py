@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -355,6 +355,24 @@ class Program:
     def variables_in(self, space: str) -> list[Place]:
         """Return where the variables of a space lie."""
         return [place for place in self.places.values() if place.space == space]
+
+    @cached_property
+    def depends_on_order(self) -> bool:
+        """Whether the order of blocks and warps may decide results although nothing races.
+
+        It may where threads learn what others did without a barrier between them: by an atomic's result, by a load
+        stronger than a plain one, by the mask of active lanes.
+        """
+        strong = {"volatile", "relaxed", "acquire", "mmio"}
+        for _, instruction in self.code:
+            family, *words = instruction.opcode.split(".")
+            if family in ("atom", "activemask") or (family == "ld" and not strong.isdisjoint(words)):
+                return True
+        return False
+
+    def reads_any(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return those of some special registers that the kernel reads."""
+        return tuple(name for name in names if any(name in one.operands for _, one in self.code))
 
     @cached_property
     def has_grid_sync(self) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from lab.base.warp import SECTOR_BYTES
@@ -28,6 +29,7 @@ FindingKind = Literal[
     "missing-cluster-sync",
     "warp-divergence",
     "never-written",
+    "undeclared-write",
     "deadlock",
     "endless-loop",
     "trap",
@@ -44,6 +46,21 @@ EngineChoice = Literal["auto", "interpreted", "compiled"]
 """What a launch asks for: one of the two, or whichever is faster."""
 
 
+class Source(Protocol):
+    """The contents of a buffer as a function of the index, for buffers of which blocks touch a small part."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of an element."""
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the elements from `start` to `stop`, 1-D, in memory order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """A device buffer, with what the kernel may and must do with it.
@@ -53,12 +70,52 @@ class Buffer:
         initialised: False: the kernel may not read an element before it has written it.
         output: True: every element must be written by the kernel.
         name: What findings call it; empty: its place among the arguments.
+        readonly: True: the kernel may not write to it.
+        traced: True: `Emulation.stored` says which blocks store to it.
     """
 
     array: NDArray[Any]
     initialised: bool = True
     output: bool = False
     name: str = ""
+    readonly: bool = False
+    traced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedBuffer:
+    """A device buffer of any size, of which a launch of some blocks touches little.
+
+    Attributes:
+        source: Its contents before the launch. They do not change: `Emulation.stored` has what the kernel stores.
+        name: What findings call it.
+        initialised: As of `Buffer`.
+        readonly: As of `Buffer`.
+    """
+
+    source: Source
+    name: str
+    initialised: bool = True
+    readonly: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stored:
+    """The elements of a buffer that blocks stored to, one row for each block and element, in their order.
+
+    Attributes:
+        name: The buffer's name.
+        blocks: (rows,) the block's number in the grid.
+        elements: (rows,) the element's index, in memory order.
+        values: (rows,) what the element holds in the end.
+        updated: Atomics or reductions updated some of them.
+    """
+
+    name: str
+    blocks: NDArray[np.int64]
+    elements: NDArray[np.int64]
+    values: NDArray[Any]
+    updated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,6 +440,10 @@ class Emulation:
         fetched_by_map: Of each tensor map among the arguments, the bytes of the boxes that bulk copies brought into
             shared memory, once where several blocks share them; with what lies beyond the tensor, so that they do not
             depend on how much of its tiles a problem fills. Empty with ``count=False``.
+        finished: Blocks that ran to their end.
+        waits_for_later: A block could not end before a later one began. With all blocks in one batch it is not seen.
+        wraps: Source lines of the products that wrap around, where asked for: an index may be too large for its type.
+        stored: Elements that these blocks stored to, of each `IndexedBuffer` and each buffer that is traced.
     """
 
     kernel: str
@@ -397,6 +458,10 @@ class Emulation:
     printed: str = ""
     reuse: ReuseCount | None = None
     fetched_by_map: tuple[int, ...] = ()
+    finished: int = 0
+    stored: tuple[Stored, ...] = ()
+    wraps: tuple[SourceLocation, ...] = ()
+    waits_for_later: bool = False
 
     @property
     def clean(self) -> bool:

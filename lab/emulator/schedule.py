@@ -15,19 +15,22 @@ from lab.emulator.batch import Batch, make_batch, padded_threads
 from lab.emulator.machine import Interpreter, LaunchState, Turn
 from lab.emulator.special import StepClock
 
+_CLOCK_START = 1_000_003
+"""Steps by which the clock of each other machine is ahead."""
+
 _MOST_BLOCKS = 200
 """Most basic blocks of a turn where dice choose who runs."""
 
 
-def run_batches(launch: LaunchState, batch_threads: int) -> int:
-    """Run every block of a launch in batches of about `batch_threads` threads; return the steps taken.
+def run_batches(launch: LaunchState) -> int:
+    """Run every block of a launch in batches of about `launch.batch_threads` threads; return the steps taken.
 
     Raises:
         StepBudgetSpent: the launch's budget is used up; the finding is noted.
         UnsupportedInstruction: an instruction that the emulator does not know.
     """
-    clock = StepClock()
-    pending = _batches(launch, batch_threads)
+    clock = StepClock(0 if launch.machine is None else launch.machine * _CLOCK_START)
+    pending = _batches(launch, launch.batch_threads)
     running: list[Interpreter] = []
     while True:
         batch = next(pending, None)
@@ -38,12 +41,19 @@ def run_batches(launch: LaunchState, batch_threads: int) -> int:
         if not running:
             return clock.steps
         ended = [_turn(launch, one) for one in running]
+        launch.finished.extend(one.blocks for one, turn in zip(running, ended, strict=True) if turn == "done")
         running = [one for one, turn in zip(running, ended, strict=True) if turn != "done"]
+        launch.waited.later |= bool(running) and launch.dice is None and not _is_last(launch, running[-1])
         stuck = all(one.stuck_at == launch.progress.changes for one in running)
         if running and stuck and batch is None and not any(one.nudge() for one in running):
             for one in running:
                 one.give_up()
             return clock.steps
+
+
+def _is_last(launch: LaunchState, one: Interpreter) -> bool:
+    total = math.prod(launch.grid) if launch.chosen is None else len(launch.chosen)
+    return one.blocks.stop == total
 
 
 def _turn(launch: LaunchState, one: Interpreter) -> Turn:
@@ -52,7 +62,7 @@ def _turn(launch: LaunchState, one: Interpreter) -> Turn:
 
 def _batches(launch: LaunchState, batch_threads: int) -> Iterator[Batch]:
     """Cut a launch into batches of equal size; clusters are whole."""
-    total = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    total = launch.grid[0] * launch.grid[1] * launch.grid[2] if launch.chosen is None else len(launch.chosen)
     cluster = math.prod(launch.cluster)
     most = max(1, batch_threads // (padded_threads(launch.block) * cluster))  # clusters
     count = -(-total // (most * cluster))
@@ -61,4 +71,5 @@ def _batches(launch: LaunchState, batch_threads: int) -> Iterator[Batch]:
     if launch.dice is not None:
         launch.dice.shuffle(firsts)
     for first in firsts.tolist():
-        yield make_batch(launch.grid, launch.block, first, min(share, total - first), cluster=launch.cluster)
+        size = min(share, total - first)
+        yield make_batch(launch.grid, launch.block, first, size, cluster=launch.cluster, chosen=launch.chosen)

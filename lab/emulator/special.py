@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -16,7 +17,12 @@ CLOCKS = ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", 
 VECTORS = ("%tid", "%ntid", "%ctaid", "%nctaid", "%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid")
 """Registers of three axes; the fourth element reads 0."""
 
+MACHINE: Final = ("%smid", "%nsmid", "%warpid", "%nwarpid", "%gridid", *CLOCKS)
+"""Registers that the machine decides, not the program."""
+
 _WARPS_OF_A_MULTIPROCESSOR = 64
+_MULTIPROCESSORS = 132
+"""Those of an H100 or H200."""
 
 
 @dataclass(slots=True)
@@ -31,7 +37,7 @@ class StepClock:
 
 
 def special_registers(
-    batch: Batch, shared_bytes: int, dynamic_bytes: int, workspace: int = 0
+    batch: Batch, shared_bytes: int, dynamic_bytes: int, workspace: int = 0, *, machine: int | None = None
 ) -> dict[str, Integers | Mask]:
     """Return the special registers that do not change.
 
@@ -40,10 +46,10 @@ def special_registers(
         shared_bytes: Shared memory of a block, static and dynamic.
         dynamic_bytes: The dynamic part.
         workspace: Address of the memory through which cooperative groups let a whole grid meet.
+        machine: Seed of the numbers of SMs and warp slots; None for one SM, whose slots are the warps of a block.
 
     Returns:
-        Name to an array of (threads,), or of (1,) where all threads see the same value. The machine shows one
-        multiprocessor.
+        Name to an array of (threads,), or of (1,) where all threads see the same value.
     """
     table = _indices(batch)
     table |= _of_clusters(batch)
@@ -57,7 +63,22 @@ def special_registers(
     table["%aggr_smem_size"], table["%current_graph_exec"] = _fixed(shared_bytes), np.zeros(1, np.uint64)
     table["%total_smem_size"], table["%dynamic_smem_size"] = _fixed(shared_bytes), _fixed(dynamic_bytes)
     table["%envreg1"], table["%envreg2"] = _fixed(workspace >> 32), _fixed(workspace & 0xFFFFFFFF)
-    return table
+    return table if machine is None else table | _of_machine(batch, machine)
+
+
+def _of_machine(batch: Batch, seed: int) -> dict[str, Integers | Mask]:
+    """Return what a GPU of many SMs shows: each block on one of them, its warps in any of its slots."""
+    warps = batch.warps // batch.blocks
+    first = batch.first_thread // (WARP_SIZE * warps)
+    rngs = [np.random.default_rng([seed, first + i]) for i in range(batch.blocks)]
+    slots = np.concatenate([rng.permutation(_WARPS_OF_A_MULTIPROCESSOR)[:warps] for rng in rngs])
+    multiprocessors = np.array([rng.integers(_MULTIPROCESSORS) for rng in rngs], np.uint32)
+    return {
+        "%smid": multiprocessors[batch.block_of],
+        "%nsmid": _fixed(_MULTIPROCESSORS),
+        "%warpid": np.repeat(slots, WARP_SIZE).astype(np.uint32),
+        "%gridid": np.array([1 + seed], np.uint64),
+    }
 
 
 def _fixed(value: int) -> Words:

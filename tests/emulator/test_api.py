@@ -8,7 +8,7 @@ from small_ptx import HEADER, kernel
 from lab.base.errors import UserError
 from lab.emulator.api import launch
 from lab.emulator.errors import UnsupportedInstruction
-from lab.emulator.results import NEVER_SET, Buffer, StructureArgument
+from lab.emulator.results import NEVER_SET, Buffer, IndexedBuffer, StructureArgument
 from lab.isa.ptx.module import read_ptx
 
 COPY = """ld.param.u64 %rd0, [p]; mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, 5; mad.wide.u32 %rd0, %r0, 4, %rd0;
@@ -190,3 +190,87 @@ def test_constant_memory_that_is_read_and_never_set_is_a_note():
     assert note == f"{NEVER_SET} scale, which the kernel reads: zeros"
     assert launch(HEADER + CONSTANTS, "k", 1, 1, [out], constants={"scale": np.ones(1, np.float32)}).notes == ()
     assert out[0] == 2
+
+
+SCALE = """extern "C" __global__ void scale(float* y, float* x, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = 2 * x[i];
+  if (i == 300) x[7] = 1;
+}"""
+
+
+class Halves:
+    """Elements that hold half of their index."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, size):
+        self.size = size
+
+    def read(self, start, stop):
+        return np.arange(start, stop).astype(np.float32) / 2
+
+
+def scaled(n, blocks, engine="interpreted", work=None):
+    y, x = Halves(n), Halves(n)
+    buffers = [IndexedBuffer(y, "y", initialised=False), IndexedBuffer(x, "x")]
+    grid = -(-n // 128)
+    return launch(
+        compiling.compile_text(SCALE), "scale", grid, 128, [*buffers, n], blocks=blocks, work=work, engine=engine
+    )
+
+
+@pytest.mark.parametrize("engine", ["interpreted", "auto", "compiled"])
+def test_some_blocks_of_a_large_grid(engine):
+    n = 2_000_000_011
+    last = -(-n // 128) - 1
+    found = scaled(n, [last, 5_000_000, 0], engine)
+    assert (found.clean, found.finished) == (True, 3)
+    (stored,) = [one for one in found.stored if one.name == "y"]
+    assert len(stored.elements) == 128 + 128 + n % 128
+    assert set(stored.blocks.tolist()) == {0, 5_000_000, last}
+    np.testing.assert_array_equal(stored.values, stored.elements.astype(np.float32))
+
+
+def test_findings_name_the_block_of_the_grid():
+    found = scaled(100, [0])
+    assert found.clean
+    n = 1 << 20
+    x = np.zeros(n - 5, np.float32)
+    found = launch(compiling.compile_text(SCALE), "scale", n // 128, 128, [x.copy(), x, n], blocks=[3, n // 128 - 1])
+    assert {finding.block for finding in found.findings} == {(n // 128 - 1, 0, 0)}
+
+
+@pytest.mark.parametrize("blocks", [[], [-1], [8], [1, 1]])
+def test_blocks_that_are_not_in_the_grid(blocks):
+    with pytest.raises(UserError) as caught:
+        scaled(1000, blocks)
+    assert caught.value.key == "blocks"
+
+
+def test_the_interpreter_stops_when_its_work_is_spent():
+    found = scaled(1_000_000, list(range(200)), work=1000)
+    assert found.finished < 200
+    assert found.clean
+
+
+@pytest.mark.parametrize("engine", ["interpreted", "auto", "compiled"])
+def test_a_store_to_what_is_no_output_is_found(engine):
+    x, y = np.ones(1000, np.float32), np.zeros(1000, np.float32)
+    text = compiling.compile_text(SCALE, "-lineinfo")
+    found = launch(
+        text, "scale", 8, 128, [Buffer(y, name="y"), Buffer(x, name="x", readonly=True), 1000], engine=engine
+    )
+    assert ("undeclared-write", 4) in [(one.kind, one.source.line) for one in found.findings]
+
+
+@pytest.mark.parametrize("engine", ["interpreted", "compiled"])
+def test_the_stores_to_a_traced_buffer(engine):
+    x, y = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
+    args = [Buffer(y, name="y", traced=True), Buffer(x, name="x"), 1000]
+    found = launch(compiling.compile_text(SCALE), "scale", 8, 128, args, engine=engine, blocks=[7, 1])
+    assert found.engine == engine
+    (stored,) = found.stored
+    assert stored.elements.tolist() == [*range(896, 1000), *range(128, 256)]
+    np.testing.assert_array_equal(stored.values, 2 * stored.elements)
+    np.testing.assert_array_equal(stored.blocks, stored.elements // 128)

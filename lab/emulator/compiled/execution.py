@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import threading
 from collections.abc import Collection, Mapping
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.emulator.arrays import Bytes
+from lab.emulator.arrays import Bytes, Indices
 from lab.emulator.batch import ALONE, Index3, make_batch, padded_threads
 from lab.emulator.compiled import accesses, copies, layout, patterns
 from lab.emulator.compiled.decoding import NotCompiled
@@ -20,7 +21,7 @@ from lab.emulator.compiled.float_forms import SPECIAL
 from lab.emulator.compiled.ir import LANES
 from lab.emulator.compiled.kept import KernelMaker
 from lab.emulator.compiled.kernel_code import KernelCode
-from lab.emulator.compiled.shadows import MOST_THREADS, WRITTEN, Cells32, Watched, meet
+from lab.emulator.compiled.shadows import MANY, MOST_THREADS, WRITTEN, Cells32, Watched, meet
 from lab.emulator.compiled.warp_code import COPY, GLOBAL_ATOMIC
 from lab.emulator.memory.memory import FIRST_BUFFER, PARAM_SEGMENT, AddressSpace, Region
 from lab.emulator.operations.floating import SPECIAL_FUNCTIONS
@@ -53,6 +54,7 @@ class Geometry:
         shared_bytes: Shared memory of a block, static and dynamic.
         dynamic_bytes: The dynamic part.
         cluster: Blocks of a cluster along x, y, z.
+        chosen: (blocks,) the grid's numbers of the blocks that are executed, whole clusters; None for all.
     """
 
     grid: Index3
@@ -60,11 +62,12 @@ class Geometry:
     shared_bytes: int
     dynamic_bytes: int
     cluster: Index3 = ALONE
+    chosen: Indices | None = None
 
     @property
     def blocks(self) -> int:
-        """Blocks of the launch."""
-        return self.grid[0] * self.grid[1] * self.grid[2]
+        """Blocks that are executed."""
+        return self.grid[0] * self.grid[1] * self.grid[2] if self.chosen is None else len(self.chosen)
 
     @property
     def warps(self) -> int:
@@ -102,18 +105,21 @@ def execute(
         NotCompiled: the launch is one for the interpreter. Its memory is then anything.
     """
     program, watched = maker.program, maker.watched
-    if watched is not None and geometry.blocks * geometry.warps * LANES > MOST_THREADS:
+    threads_in_grid = math.prod(geometry.grid) * geometry.warps * LANES
+    if watched is not None and threads_in_grid > MOST_THREADS:
         raise NotCompiled("more threads than a watched launch can tell apart")
     made = maker.make()
     code = made.code
     count = 1 if code.ordered else max(1, min(threads or cores(), geometry.blocks))
     workers = [_Worker(code, space, geometry, watched, written) for _ in range(count)]
-    status = _run(made.native.run, workers, geometry.blocks)
+    status = _run(made.native.run, workers, geometry)
     suspicious = any(worker.suspects for worker in workers) or (not status and _meet(workers))
     if status or suspicious:
         raise NotCompiled(SUSPICIOUS if suspicious else _REASONS.get(status, f"status {status}"))
     if watched is not None:
         _note_written(space, workers, watched.global_)
+        updates = any(site.key == GLOBAL_ATOMIC for site in code.sites)
+        _log_stores(space, workers, watched.global_, geometry, updates=updates)
     return 0 if counters is None else _collect(program, code, workers, counters)
 
 
@@ -128,7 +134,28 @@ def _note_written(space: AddressSpace, workers: list[_Worker], granule: int) -> 
     for segment, region in space.regions.items():
         if region.shadow is not None and segment in workers[0].cells:
             written = np.logical_or.reduce([worker.cells[segment] & np.uint32(WRITTEN) != 0 for worker in workers])
+            if region.readonly or region.log is not None:  # nobody asks which bytes, and there may be many
+                region.shadow.written[:1] |= written.any()
+                continue
             region.shadow.written |= np.repeat(written, granule)[: len(region.shadow.written)]
+
+
+def _log_stores(
+    space: AddressSpace, workers: list[_Worker], granule: int, geometry: Geometry, *, updates: bool
+) -> None:
+    """Log the stores to the buffers that are traced; updates by threads of several blocks have no block to log.
+
+    Cells do not tell a thread's update from its store: with `updates`, each may be one.
+    """
+    for segment, region in space.regions.items():
+        for worker in workers if region.log is not None else ():
+            cells = worker.cells[segment]
+            written = np.flatnonzero(cells & np.uint32(WRITTEN | MANY) == WRITTEN)
+            blocks = ((cells[written] & np.uint32(MANY - 1)).astype(np.int64) - 1) // (geometry.warps * LANES)
+            if geometry.chosen is not None:
+                order = np.argsort(geometry.chosen)
+                blocks = order[np.searchsorted(geometry.chosen[order], blocks)]
+            region.log.note(blocks, written * granule, granule, update=updates)
 
 
 def _aligned(size: int) -> Bytes:
@@ -246,20 +273,24 @@ def _table(space: AddressSpace, cells: Mapping[int, Cells32]) -> NDArray[np.int6
     return table
 
 
-def _run(run: Any, workers: list[_Worker], blocks: int) -> int:  # noqa: ANN401  a foreign function
+def _run(run: Any, workers: list[_Worker], geometry: Geometry) -> int:  # noqa: ANN401  a foreign function
     """Let workers take blocks until all are done, or one fails; return the first result that is not 0."""
+    blocks = geometry.blocks
     chunk = max(1, -(-blocks // (len(workers) * _CHUNKS)))
-    starts = iter(range(0, blocks, chunk))
+    spans = [(first, min(first + chunk, blocks)) for first in range(0, blocks, chunk)]
+    if geometry.chosen is not None:
+        spans = [(number, number + 1) for number in geometry.chosen.tolist()]
+    waiting = iter(spans)
     lock, results = threading.Lock(), [0] * len(workers)
 
     def work(number: int) -> None:
         worker = workers[number]
         while True:
             with lock:
-                first = next(starts, None)
-            if first is None or any(results):
+                span = next(waiting, None)
+            if span is None or any(results):
                 return
-            result = run(worker.context.ctypes.data, first, min(first + chunk, blocks))
+            result = run(worker.context.ctypes.data, *span)
             if result:
                 results[number] = result
                 for other in workers:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from lab.emulator.arrays import Addresses, Bits, Bytes, Values
 from lab.emulator.memory.cells import Cells
 from lab.emulator.memory.shadow import Shadow
+from lab.emulator.memory.stores import StoreLog
 
 SEGMENT_SHIFT = 36  # a segment spans 64 GiB
 SHARED_SEGMENT, LOCAL_SEGMENT, PARAM_SEGMENT, FIRST_BUFFER = 1, 2, 3, 16
@@ -44,6 +45,8 @@ class Region:
         rows: (threads,) byte offset of each thread's row in `data`; None where all threads share one row.
         shadow: What is known about each byte; None where nothing is checked.
         cells: The latest accesses to a buffer that several blocks reach; None where races are not watched for.
+        log: The stores to it; None where nobody asked.
+        readonly: A store to it is a fault.
     """
 
     def __init__(self, name: str, space: str, base: int, size: int, *, row_count: int = 1) -> None:
@@ -54,6 +57,8 @@ class Region:
         self.rows: Addresses | None = None
         self.shadow: Shadow | None = None
         self.cells: Cells | None = None
+        self.log: StoreLog | None = None
+        self.readonly = False
         self._views: dict[int, NDArray[Any]] = {}
 
     def give_rows(self, row_of: Addresses) -> None:
@@ -123,7 +128,15 @@ class AddressSpace:
 
     def allocate(self, name: str, space: str, size: int) -> Region:
         """Add a buffer or a module variable of `size` bytes in a segment of its own."""
-        region = Region(name, space, self._next << SEGMENT_SHIFT, size)
+        return self.add(Region(name, space, self.next_base, size))
+
+    @property
+    def next_base(self) -> int:
+        """Generic address of the next region's first byte."""
+        return self._next << SEGMENT_SHIFT
+
+    def add(self, region: Region) -> Region:
+        """Add a region that begins at `next_base`."""
         self.regions[self._next] = region
         self._next += 1
         return region

@@ -28,7 +28,7 @@ class Shadow:
     """
 
     def __init__(self, size: int, *, initialised: bool, readable: bool = False) -> None:
-        self.written: Mask = np.full(size, initialised)
+        self.written: Mask = np.ones(size, np.bool_) if initialised else np.zeros(size, np.bool_)
         self.readable = readable
 
     def write(self, offsets: Addresses, width: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.emulator.arrays import Addresses, Bits, Indices, Mask
-from lab.emulator.batch import Batch
+from lab.emulator.batch import Batch, padded_threads
 from lab.emulator.findings import BatchFindings, OtherSide
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.asyncshadow import AsyncShadow
@@ -182,6 +182,7 @@ class AccessWatch:
         width, whole, region = values[0].itemsize, values[0].itemsize * len(values), reach.region
         mine = region is self._shared
         self._use_peers(position, reach)
+        self._note_store(position, region, reach.lanes.indices, reach.offsets, whole)
         undefined = [] if self.undefined is None else self.undefined.store(position, reach, values, first=first)
         if not mine and region.shadow is not None:
             region.shadow.write(reach.places, whole)
@@ -233,6 +234,7 @@ class AccessWatch:
         """
         region, threads = reach.region, reach.lanes.indices()
         self._use_peers(position, reach)
+        self._note_store(position, region, reach.lanes.indices, reach.offsets, width, update=True)
         self._strong[position] = reach
         if region is self._shared:
             if self.shadow is None:
@@ -258,6 +260,32 @@ class AccessWatch:
             found += self._over_reads(side, races.cells)
             self._report(position, region, reach.lanes, reach.offsets, found, width=width)
 
+    def _note_store(
+        self,
+        position: int,
+        region: Region,
+        threads: Callable[[], Indices],
+        offsets: Addresses,
+        width: int,
+        *,
+        update: bool = False,
+    ) -> None:
+        """Log a store of `width` bytes at (count,) offsets of a buffer, and report it where it may not be written."""
+        if region.log is not None:
+            first = self._batch.first_thread // padded_threads(self._batch.block)
+            region.log.note(self._batch.block_of[threads()] + first, offsets, width, update=update)
+        if region.readonly:
+            detail = f"a store to {region.name}, which is not declared as an output"
+            self._findings.add(
+                "undeclared-write",
+                position,
+                f"{detail} (offset {int(offsets[0])})",
+                threads(),
+                address=region.base + int(offsets[0]),
+                variable=self._findings.element(region.space, region.name, int(offsets[0]), width),
+                remedy="declare it: out or inout where it is a result, scratch where nobody compares it",
+            )
+
     def _over_reads(self, side: CheckedAccess, known: Cells, *, bulk: bool = False) -> list[Conflict]:
         """Check a write to a buffer that bulk copies read, and note whether it is a bulk copy's."""
         if known.bulk is not None or bulk:
@@ -280,6 +308,7 @@ class AccessWatch:
         Returns:
             What notes that the bytes have arrived; None where nothing is checked.
         """
+        self._note_store(position, region, lambda: np.full(len(rows), thread), rows, length, update=update)
         if region.shadow is not None:
             region.shadow.write((rows[:, None] + np.arange(length)).reshape(-1), 1)
         races = self._races_in(region)
