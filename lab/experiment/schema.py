@@ -310,9 +310,9 @@ class PlainFile(MeasuringFile, SourceModel):
         "instead of a value is swept",
     )
     arguments: dict[str, str | dict[str, str]] = Field(
-        description="The kernel's arguments in its order. An array is `[out|inout] DTYPE[SHAPE] [normal | uniform LOW "
-        "HIGH | zeros | ones | range | FILE.npy]`; a scalar is its type, and may be followed by = and an expression; a "
-        "structure that is passed by value is a mapping of its members"
+        description="The kernel's arguments in its order. An array is `[out|inout|scratch] DTYPE[SHAPE] [normal | "
+        "uniform LOW HIGH | zeros | ones | range | FILE.npy]`; a scalar is its type, and may be followed by = and an "
+        "expression; a structure that is passed by value is a mapping of its members"
     )
     constants: dict[str, str] = Field(
         default_factory=dict,

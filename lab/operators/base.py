@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from lab.base.validation import Strict, refusal
 from lab.base.yamlfile import dotted
 from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import Merit
+from lab.operators.indexed import IndexedInputs, WholeArray
 
 Array = NDArray[np.generic]
 """A host array; its problem says which element type it has."""
@@ -131,6 +132,9 @@ class Problem(Strict, Mapping[str, Scalar]):
 
 P = TypeVar("P", bound=Problem)
 
+_MOST_WHOLE_BYTES = 1 << 30
+"""Bytes of a problem whose arrays are made whole where they are not functions of the index."""
+
 
 @dataclass(frozen=True, slots=True)
 class Offered:
@@ -157,12 +161,15 @@ class Inputs:
             included. Outputs are among them and hold what they hold before the launch.
         outputs: Names of the arrays that the kernel writes.
         required: Names of the outputs of which every element must be written, and none read before.
+        scratch: Names of the arrays that the kernel may write and nobody compares, and whether each has contents before
+            the launch.
     """
 
     scalars: Mapping[str, Scalar]
     arrays: Mapping[str, Array]
     outputs: tuple[str, ...]
     required: tuple[str, ...] = ()
+    scratch: Mapping[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +268,15 @@ class Operator(ABC, Generic[P]):
             The outputs pass when ``max_error <= tolerance``, so NaN fails.
         """
 
+    def doubts(
+        self,
+        problem: P,  # noqa: ARG002 - operators that override this use it
+        inputs: Inputs,  # noqa: ARG002
+        outputs: Mapping[str, Array],  # noqa: ARG002
+    ) -> tuple[str, ...]:
+        """Return what makes right outputs doubtful all the same, a sentence each; nothing by default."""
+        return ()
+
     def elementwise(
         self,
         problem: P,  # noqa: ARG002 - operators that override this use it
@@ -275,6 +291,55 @@ class Operator(ABC, Generic[P]):
             An output of uint16 holds bits of bfloat16. None where `verify` compares in another way.
         """
         return None
+
+    def indexed_inputs(self, problem: P, seed: int) -> IndexedInputs | None:
+        """Return inputs as functions of the index, for problems of any size; None where that takes too much memory.
+
+        By default they are those of `inputs`, for problems of at most a gibibyte; of the same problem, the same ones.
+        """
+        if self.bytes_moved(problem) > _MOST_WHOLE_BYTES:
+            return None
+        return _whole_inputs(self, problem, seed)
+
+    def representative(
+        self,
+        problem: P,  # noqa: ARG002 - operators that override this use it
+        wanted: Mapping[str, NDArray[np.int64]],
+    ) -> Mapping[str, NDArray[np.int64]]:
+        """Return those of the chosen elements whose references are worth their price; all by default."""
+        return wanted
+
+    def reference_at(
+        self,
+        problem: P,  # noqa: ARG002 - operators that override this use it
+        inputs: IndexedInputs,  # noqa: ARG002
+        wanted: Mapping[str, NDArray[np.int64]],  # noqa: ARG002
+    ) -> Mapping[str, Expected] | None:
+        """Compute what chosen elements of the outputs must hold.
+
+        Args:
+            problem: The problem.
+            inputs: Of `indexed_inputs`.
+            wanted: Of each output, (count,) indices into its buffer, ascending.
+
+        Returns:
+            (count,) values for each output; None where all of a reference would have to be computed.
+        """
+        return None
+
+    def verify_at(
+        self,
+        problem: P,  # noqa: ARG002 - operators that override this use it
+        reference: Mapping[str, Expected],  # noqa: ARG002
+        wanted: Mapping[str, NDArray[np.int64]],  # noqa: ARG002
+        got: Mapping[str, Array],  # noqa: ARG002
+    ) -> tuple[float, float, str]:
+        """Compare chosen elements with what `reference_at` returns, as `verify` does all.
+
+        Raises:
+            UserError: The operator has no such reference.
+        """
+        raise UserError("the operator has no reference of chosen elements", key="operator", found=self.name)
 
     @abstractmethod
     def flops(self, problem: P) -> int:
@@ -298,3 +363,10 @@ class Operator(ABC, Generic[P]):
     @abstractmethod
     def fma_dtype(self, problem: P) -> np.dtype[Any]:
         """Return the arithmetic type that decides which peak applies: float32, float64 or float16."""
+
+
+@lru_cache(maxsize=2)  # the variants of a sweep share a problem
+def _whole_inputs(computed: Operator[Any], problem: Problem, seed: int) -> IndexedInputs:
+    made = computed.inputs(problem, seed)
+    arrays = {name: WholeArray(array) for name, array in made.arrays.items()}
+    return IndexedInputs(made.scalars, arrays, made.outputs, made.required, made.scratch)

@@ -40,9 +40,11 @@ from lab.base.expressions import Scalar
 from lab.base.sizes import STRIDES
 from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Extent, Inputs, Offered, Operator, Problem
+from lab.operators.boxes import boxes, thinned
 from lab.operators.epilogues import Epilogue, applied
 from lab.operators.factors import check_imaginary, imaginary_default
 from lab.operators.float8 import FORMATS
+from lab.operators.indexed import IndexedInputs
 from lab.operators.matrices import (
     bound_of_half_sums,
     check_elements,
@@ -242,6 +244,10 @@ class GemmProblem(Problem):
         return self
 
 
+_FEW_SIDES: Final = 16
+"""Rows, and columns, of each block whose products are computed at the problem's own size."""
+
+
 @dataclass(frozen=True)
 class Gemm(Operator[GemmProblem]):
     """The operator `gemm`."""
@@ -277,7 +283,8 @@ class Gemm(Operator[GemmProblem]):
             _scale(problem, arrays, rng)
         if problem.epilogue is not None:
             arrays["bias"] = stored(rng.standard_normal(problem.m, dtype=np.float32), problem.dtype)
-        return Inputs(scalars=_scalars(problem), arrays=arrays, outputs=("C",))
+        required = ("C",) if beta == 0 and problem.ldc == problem.m else ()
+        return Inputs(_scalars(problem), arrays, ("C",), required)
 
     def offered(self, problem: GemmProblem) -> Offered:
         """Return what kernels may take, without the time that matrices take."""
@@ -333,6 +340,59 @@ class Gemm(Operator[GemmProblem]):
             of_values += least
             scale += of_values
         return {"C": Expected(values, scale)}
+
+    def representative(
+        self, problem: GemmProblem, wanted: Mapping[str, NDArray[np.int64]]
+    ) -> Mapping[str, NDArray[np.int64]]:
+        """Return a few rows and columns of each block."""
+        return {name: thinned(elements, self._laid(problem), _FEW_SIDES) for name, elements in wanted.items()}
+
+    def reference_at(
+        self, problem: GemmProblem, inputs: IndexedInputs, wanted: Mapping[str, NDArray[np.int64]]
+    ) -> Mapping[str, Expected] | None:
+        """Compute chosen elements of C from their rows and columns; None for batches and complex elements."""
+        if problem.batch is not None or problem.parts > 1:
+            return None
+        arrays = {name: one.read(0, one.size) for name, one in inputs.arrays.items()}
+        whole = {name: matrix(arrays[name], *shape) for name, shape in problem.shapes.items()}
+        elements = wanted["C"]
+        values, scale = np.empty(len(elements)), np.empty(len(elements))
+        for (columns, rows), places in boxes(elements, self._laid(problem)):
+            of_a = whole["A"][rows] if problem.layout[0] == "n" else whole["A"][:, rows]
+            of_b = whole["B"][:, columns] if problem.layout[1] == "n" else whole["B"][columns]
+            parts = {"A": of_a, "B": of_b, "C": whole["C"][np.ix_(rows, columns)]}
+            leading = {f"ld{name.lower()}": one.shape[0] for name, one in parts.items()}
+            small = problem.model_copy(update={"m": len(rows), "n": len(columns), **leading})
+            taken = {name: np.asfortranarray(one).reshape(-1, order="F") for name, one in parts.items()}
+            bias = {"bias": arrays["bias"][rows]} if "bias" in arrays else {}
+            found = self.reference(small, Inputs(inputs.scalars, {**arrays, **taken, **bias}, ("C",)))["C"]
+            values[places.reshape(-1)] = found.values.T.reshape(-1)
+            scale[places.reshape(-1)] = found.scale.T.reshape(-1)
+        return {"C": Expected(values, scale)}
+
+    def verify_at(
+        self,
+        problem: GemmProblem,
+        reference: Mapping[str, Expected],
+        wanted: Mapping[str, NDArray[np.int64]],
+        got: Mapping[str, Array],
+    ) -> tuple[float, float, str]:
+        """Compare chosen elements, as `verify` does all."""
+        expected, tolerance = reference["C"], tolerance_of(problem)
+        held = widened(got["C"], problem.dtypes["C"])
+        error = np.abs(held - expected.values) / expected.scale
+        worst = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
+        if error[worst] <= tolerance:
+            return float(error[worst]), tolerance, ""
+        column, row = divmod(int(wanted["C"][worst]), problem.ldc)
+        wrong = int(np.count_nonzero(~(error <= tolerance)))
+        words = worst_element(f"C[{row}, {column}]", held[worst], expected.values[worst], wrong, error.size)
+        return float(error[worst]), tolerance, words
+
+    @staticmethod
+    def _laid(problem: GemmProblem) -> tuple[int, int]:
+        """Return the shape of C's buffer in C order: columns, and the leading dimension."""
+        return problem.n * problem.members, problem.ldc
 
     def verify(
         self, problem: GemmProblem, reference: Mapping[str, Expected], outputs: Mapping[str, Array]

@@ -111,6 +111,19 @@ def evaluate_arrays(expression: str, names: Mapping[str, Given], rules: Rules) -
         raise _refused(expression, 1, "the value is no array", "an array or a number") from error
 
 
+def evaluate_part(part: syntax.Part, names: Mapping[str, Given], rules: Rules) -> Given:
+    """Return the value of a part of a reference.
+
+    Raises:
+        UserError: An operation is refused.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            return _of(part, names, rules)
+    except _PlacedArrayError as error:
+        raise _refused("", error.column, error.why.message, error.why.accepted) from error
+
+
 def _parsed(expression: str) -> syntax.Part:
     try:
         return parser.parse(expression)

@@ -437,7 +437,7 @@ def _wanted(name: str, outputs: list[str], read: tuple[Argument, ...]) -> str:
     wanted = f"an expression for each output: {', '.join(outputs)}"
     if len(outputs) == 1:
         return wanted
-    return f"{wanted}; or, for an array that nobody checks, neither out nor inout: {{{name}: {_kind(read, name)!r}}}"
+    return f"{wanted}; or, for an array that is not compared: {{{name}: 'scratch {_kind(read, name)}'}}"
 
 
 def _mentioned(declaration: Declaration) -> frozenset[str]:

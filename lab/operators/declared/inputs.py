@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, evaluate
-from lab.operators.base import MOST_ELEMENTS, Array, Inputs
+from lab.operators.base import Array, Inputs
 from lab.operators.declared.arrays import evaluate_arrays
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.elements import DOUBLE, ElementKind
@@ -23,7 +23,10 @@ from lab.operators.declared.specification import Argument, Direction, Fill, Fill
 from lab.operators.declared.tracked import Rules, shown
 
 MOST_BYTES: Final = 2**34
-"""Bytes of all arrays together. The reference takes several times as much."""
+"""Bytes of all arrays together that are made. The reference takes several times as much."""
+
+MOST_ARRAY_BYTES: Final = 2**36
+"""Bytes of an array that can be described: as many as a segment of the emulator's addresses has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ def plan(declaration: Declaration, problem: Mapping[str, Scalar]) -> ArgumentPla
     """Compute scalars and shapes.
 
     Raises:
-        UserError: A value does not fit its type, a dimension is no positive integer, or the arrays are too large. The
+        UserError: A value does not fit its type, a dimension is no positive integer, or an array is too large. The
             key is ``arguments.NAME``, or ``problem.NAME`` for a field that is missing.
     """
     fields = dict(problem)
@@ -59,11 +62,11 @@ def plan(declaration: Declaration, problem: Mapping[str, Scalar]) -> ArgumentPla
     scalars = {one.name: scalar(one, fields) for one in declaration.arguments if not one.is_array}
     names = {**fields, **scalars}
     shapes = {one.name: _shape(one, names) for one in declaration.arguments if one.is_array}
-    total = sum(
-        math.prod(shapes[one.name]) * one.element.dtype.itemsize for one in declaration.arguments if one.is_array
-    )
-    if total > MOST_BYTES:
-        raise UserError(f"the arrays take {total} bytes", key="problem", accepted=f"at most {MOST_BYTES} bytes in all")
+    for one in declaration.arguments:
+        size = math.prod(shapes[one.name]) * one.element.dtype.itemsize if one.is_array else 0
+        if size > MOST_ARRAY_BYTES:
+            accepted = f"at most {MOST_ARRAY_BYTES} bytes"
+            raise UserError(f"{one.name} takes {size} bytes", key=_key(one), found=f"{one}", accepted=accepted)
     return ArgumentPlan(names, scalars, shapes)
 
 
@@ -132,18 +135,31 @@ def _within(argument: Argument, value: int) -> int:
     return value
 
 
-def inputs(declaration: Declaration, planned: ArgumentPlan, seed: int) -> Inputs:
+def inputs(declaration: Declaration, planned: ArgumentPlan, seed: int, required: tuple[str, ...] = ()) -> Inputs:
     """Make the arrays; each one's contents depend on its own name, shape and the seed alone.
 
+    Those of `required` must be written whole.
+
     Raises:
-        UserError: A fill does not fit its type, or a file is not what it should be.
+        UserError: A fill does not fit its type, a file is not what it should be, or the arrays are too large.
     """
+    written = [one for one in declaration.arguments if one.is_array]
+    total = sum(math.prod(planned.shapes[one.name]) * one.element.dtype.itemsize for one in written)
+    if total > MOST_BYTES:
+        raise UserError(f"the arrays take {total} bytes", key="problem", accepted=f"at most {MOST_BYTES} bytes in all")
     arrays = {
         one.name: contents(one, planned, seed, Path(declaration.folder))
         for one in declaration.arguments
         if one.is_array
     }
-    return Inputs(planned.scalars, arrays, tuple(one.name for one in declaration.outputs))
+    return Inputs(
+        planned.scalars, arrays, tuple(one.name for one in declaration.outputs), required, scratch(declaration)
+    )
+
+
+def scratch(declaration: Declaration) -> Mapping[str, bool]:
+    """Return the names of the arrays that are written and not compared, and whether each has contents before."""
+    return {one.name: one.fill is not None for one in declaration.arguments if one.direction is Direction.SCRATCH}
 
 
 def contents(argument: Argument, planned: ArgumentPlan, seed: int, folder: Path) -> Array:
@@ -160,14 +176,14 @@ def contents(argument: Argument, planned: ArgumentPlan, seed: int, folder: Path)
     rng = np.random.default_rng([seed, zlib.crc32(argument.name.encode())])
     if fill.kind is FillKind.FILE:
         return _from_file(argument, folder / path_for(fill.operands[0], planned.names), shape)
-    if fill.kind in _DRAWN:
-        return _DRAWN[fill.kind](argument, fill, planned, rng, count)
+    if fill.kind in DRAWN:
+        return DRAWN[fill.kind](argument, fill, planned, rng, count)
     try:
         made = _evaluated(argument, fill, planned, count)
     except UserError as error:
         raise error.placed(error.at, f"arguments.{argument.name}") from error
     if element.is_exact and made.dtype.kind in "iu" and made.size:
-        _within_all(argument, int(made.max()), int(made.min()))
+        within_all(argument, int(made.max()), int(made.min()))
     return element.stored(np.broadcast_to(made, shape).reshape(-1))
 
 
@@ -221,7 +237,7 @@ def _uniform(argument: Argument, fill: Fill, planned: ArgumentPlan, rng: np.rand
         if not float(low).is_integer() or not float(high).is_integer():
             raise UserError("integers have whole bounds", key=key, found=found, accepted="two integers")
         first, last = int(low), int(high) - 1
-        _within_all(argument, last, first)
+        within_all(argument, last, first)
         drawn = rng.integers(first, last, count, endpoint=True, dtype=np.uint64 if last >= 2**63 else np.int64)
         return element.stored(drawn)
     wide = element.arithmetic.unit < 2.0**-24
@@ -233,10 +249,10 @@ def _uniform(argument: Argument, fill: Fill, planned: ArgumentPlan, rng: np.rand
     return element.stored(spread)
 
 
-_DRAWN = {FillKind.NORMAL: _normal, FillKind.UNIFORM: _uniform}
+DRAWN = {FillKind.NORMAL: _normal, FillKind.UNIFORM: _uniform}
 
 
-def _within_all(argument: Argument, largest: int, smallest: int) -> None:
+def within_all(argument: Argument, largest: int, smallest: int) -> None:
     """Refuse integers that wrap around. A bool holds 0 and 1."""
     if argument.element.kind is ElementKind.BOOL:
         if not 0 <= smallest <= largest <= 1:
@@ -261,7 +277,7 @@ def _from_file(argument: Argument, file: Path, shape: tuple[int, ...]) -> Array:
         raise UserError(f"the file holds {held.dtype}", key=key, found=str(file), accepted=accepted)
     flat = np.ascontiguousarray(held).reshape(-1)
     if element.kind is ElementKind.INTEGER and flat.size and flat.dtype != element.dtype:
-        _within_all(argument, int(flat.max()), int(flat.min()))
+        within_all(argument, int(flat.max()), int(flat.min()))
     return flat.copy() if bits else element.stored(flat)
 
 
@@ -277,9 +293,6 @@ def _shape(argument: Argument, names: Mapping[str, Scalar]) -> tuple[int, ...]:
                 f"a dimension of {argument.name} is {value}", key=key, found=text, accepted="an integer of at least 1"
             )
         shape.append(value)
-    if math.prod(shape) > MOST_ELEMENTS:
-        message = f"{argument.name} has {math.prod(shape)} elements"
-        raise UserError(message, key=key, found=f"{argument}", accepted=f"at most {MOST_ELEMENTS}")
     return tuple(shape)
 
 

@@ -94,15 +94,34 @@ def unanalysed(element: ElementType, longest: int) -> Tolerance:
     return Tolerance((16 + 8 * math.sqrt(max(1, longest))) * element.arithmetic.unit + coarser)
 
 
-def from_outputs(element: ElementType, shape: Sequence[int], stored: Array, tolerance: Tolerance) -> DeclaredExpected:
-    """Take one variant's output for what others must hold."""
+class StandInMismatchError(UserError):
+    """One variant's output has another shape than those of others."""
+
+
+def from_outputs(
+    name: str, element: ElementType, shape: Sequence[int], stored: Array, tolerance: Tolerance
+) -> DeclaredExpected:
+    """Take one variant's output for what others must hold.
+
+    Raises:
+        StandInMismatchError: It has another shape.
+    """
+    if stored.size != math.prod(shape):
+        message = f"{name} has {math.prod(shape)} elements, and {stored.size} in the first variant"
+        raise StandInMismatchError(message, key=f"arguments.{name}")
     held = element.widened(stored.reshape(tuple(shape)).copy())
     held = stored.reshape(tuple(shape)).copy() if element.is_exact else held
     return _made(held, tolerance.bound(held), element)
 
 
 def compare(
-    name: str, element: ElementType, expected_values: DeclaredExpected, stored: Array, *, poisoned: bool
+    name: str,
+    element: ElementType,
+    expected_values: DeclaredExpected,
+    stored: Array,
+    *,
+    poisoned: bool,
+    chosen: tuple[NDArray[np.int64], Sequence[int]] | None = None,
 ) -> tuple[float, str]:
     """Compare one output.
 
@@ -112,6 +131,7 @@ def compare(
         expected_values: What it must hold.
         stored: What it holds, in any shape.
         poisoned: It held poison before the launch.
+        chosen: The flat indices of the elements that are compared, and the output's shape; None for all.
 
     Returns:
         The largest error, which may be at most 1, and in words the element that it is at; empty where all are right.
@@ -127,7 +147,8 @@ def compare(
             largest, worst = float(error[place]), begin + place
     if largest <= 1:
         return largest, ""
-    at = ", ".join(str(int(i)) for i in np.unravel_index(worst, expected_values.held.shape))
+    flat, shape = (worst, expected_values.held.shape) if chosen is None else (chosen[0][worst], chosen[1])
+    at = ", ".join(str(int(i)) for i in np.unravel_index(flat, shape))
     untouched = poisoned and bool(element.is_poison(got[worst : worst + 1])[0])
     value = NOT_WRITTEN if untouched else _shown(_widest(element, got[worst : worst + 1])[0])
     words = f"{name}[{at}]: got {value}, expected {_shown(held[worst])}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, wraps
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict
 
 from lab.base.errors import UserError
@@ -16,6 +18,7 @@ from lab.base.expressions import Scalar
 from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Inputs, Operator, Problem
+from lab.operators.boxes import thinned
 from lab.operators.declared import foreign, judging
 from lab.operators.declared.arrays import evaluate_arrays
 from lab.operators.declared.declaration import Declaration
@@ -23,15 +26,22 @@ from lab.operators.declared.elements import DOUBLE
 from lab.operators.declared.files import array_in, is_file, path_for
 from lab.operators.declared.foreign import tracked
 from lab.operators.declared.functions import Given
+from lab.operators.declared.indexing import indexed_inputs
 from lab.operators.declared.inputs import ArgumentPlan, inputs, plan
 from lab.operators.declared.judging import DeclaredExpected
 from lab.operators.declared.metrics import Metric, MetricKind
+from lab.operators.declared.restricted import NamedArray, UnrestrictedError, evaluate_at, multiplies
 from lab.operators.declared.specification import Direction
 from lab.operators.declared.tolerance import Tolerance
 from lab.operators.declared.tracked import Rules, Tracked
+from lab.operators.indexed import IndexedInputs
 
 _COMPARED: Final = ("float16", "bfloat16", "float32", "float64")
 """Element types that the device compares as `compare` does."""
+
+
+_FEW_SIDES: Final = 16
+"""Rows, and columns, of each box of elements whose products are computed."""
 
 
 class DeclaredProblem(Problem):
@@ -135,7 +145,7 @@ class Declared(Operator[DeclaredProblem]):
     @_of_types
     def inputs(self, problem: DeclaredProblem, seed: int) -> Inputs:
         """Fill arrays as the file says; what is only written holds NaN, or bytes of 0xA5."""
-        return inputs(self.declaration, self._plan(problem), seed)
+        return inputs(self.declaration, self._plan(problem), seed, self._required)
 
     @_of_types
     def reference(self, problem: DeclaredProblem, inputs: Inputs) -> Mapping[str, Expected]:
@@ -175,7 +185,7 @@ class Declared(Operator[DeclaredProblem]):
         planned = self._plan(problem)
         return {
             one.name: judging.from_outputs(
-                one.element, planned.shapes[one.name], outputs[one.name], self._tolerance(planned, one.name)
+                one.name, one.element, planned.shapes[one.name], outputs[one.name], self._tolerance(planned, one.name)
             )
             for one in self.declaration.outputs
         }
@@ -200,6 +210,95 @@ class Declared(Operator[DeclaredProblem]):
             found = judging.compare(one.name, one.element, known, outputs[one.name], poisoned=poisoned)
             worst = max(worst, found, key=lambda error: error[0])
         return max(worst[0], 0.0), 1.0, worst[1]
+
+    @_of_types
+    def doubts(self, problem: DeclaredProblem, inputs: Inputs, outputs: Mapping[str, Array]) -> tuple[str, ...]:
+        """Return a sentence for each output with NaN or infinite elements although all inputs are finite."""
+        floats = [one for one in self.declaration.arguments if one.is_array and not one.element.is_exact]
+        given = [one for one in floats if one.direction in (Direction.IN, Direction.INOUT)]
+        if not all(np.isfinite(one.element.widened(inputs.arrays[one.name])).all() for one in given):
+            return ()
+        planned = self._plan(problem)
+        found = []
+        for one in self.declaration.outputs:
+            off = ~np.isfinite(one.element.widened(outputs[one.name])) if not one.element.is_exact else np.zeros(0)
+            if off.any():
+                at = np.unravel_index(int(np.argmax(off)), planned.shapes[one.name])
+                place = ", ".join(str(int(i)) for i in at)
+                found.append(
+                    f"{int(off.sum())} of {off.size} elements of {one.name} are not finite, although all inputs are:"
+                    f" {one.name}[{place}] is the first"
+                )
+        return tuple(found)
+
+    @_of_types
+    def indexed_inputs(self, problem: DeclaredProblem, seed: int) -> IndexedInputs | None:
+        """Return the arrays as functions of the index; None where one cannot be described so."""
+        return indexed_inputs(self.declaration, self._plan(problem), seed, self._required)
+
+    @_of_types
+    def representative(
+        self, problem: DeclaredProblem, wanted: Mapping[str, NDArray[np.int64]]
+    ) -> Mapping[str, NDArray[np.int64]]:
+        """Return a few rows and columns of each block where elements take long: of products of matrices."""
+        shapes, references = self._plan(problem).shapes, dict(self.declaration.references)
+        dear = {name for name, text in references.items() if not is_file(text) and multiplies(text)}
+        return {
+            name: thinned(elements, shapes[name], _FEW_SIDES) if name in dear else elements
+            for name, elements in wanted.items()
+        }
+
+    @_of_types
+    def reference_at(
+        self, problem: DeclaredProblem, inputs: IndexedInputs, wanted: Mapping[str, NDArray[np.int64]]
+    ) -> Mapping[str, Expected] | None:
+        """Evaluate the references at chosen elements; None where they are a user's function, or need whole arrays."""
+        planned, references = self._plan(problem), dict(self.declaration.references)
+        if not references or any(is_file(references[name]) for name in wanted):
+            return None
+        arrays = {
+            one.name: NamedArray(inputs.arrays[one.name], planned.shapes[one.name], one.element)
+            for one in self.declaration.arguments
+            if one.is_array and one.direction is not Direction.OUT
+        }
+        tolerances, found = dict(self.declaration.tolerances), dict[str, Expected]()
+        for name, elements in wanted.items():
+            argument, rules = self.declaration.argument[name], self._rules(planned, name)
+            numbers, shape = _numbers(planned, rules), planned.shapes[name]
+            try:
+                value = evaluate_at(references[name], arrays, numbers, rules, shape=shape, elements=elements)
+            except UnrestrictedError:
+                return None
+            found[name] = judging.expected(
+                name, argument.element, elements.shape, value, tolerance=tolerances.get(name), rules=rules
+            )
+        return found
+
+    @_of_types
+    def verify_at(
+        self,
+        problem: DeclaredProblem,
+        reference: Mapping[str, Expected],
+        wanted: Mapping[str, NDArray[np.int64]],
+        got: Mapping[str, Array],
+    ) -> tuple[float, float, str]:
+        """Compare chosen elements, as `verify` does all."""
+        planned, worst = self._plan(problem), (-1.0, "")
+        for name, elements in wanted.items():
+            known = reference[name]
+            assert isinstance(known, DeclaredExpected)  # noqa: S101 - made by `reference_at`
+            chosen = (elements, planned.shapes[name])
+            element = self.declaration.argument[name].element
+            found = judging.compare(name, element, known, got[name], poisoned=False, chosen=chosen)
+            worst = max(worst, found, key=lambda error: error[0])
+        return max(worst[0], 0.0), 1.0, worst[1]
+
+    @property
+    def _required(self) -> tuple[str, ...]:
+        """Return the outputs that must be written whole."""
+        free = {name for name, tolerance in self.declaration.tolerances if tolerance.absolute == math.inf}
+        outputs = self.declaration.outputs
+        return tuple(one.name for one in outputs if one.direction is Direction.OUT and one.name not in free)
 
     @_of_types
     def elementwise(

@@ -1,9 +1,9 @@
 """Reads what a file says of an argument: ``out float32[n, m]``, ``int32[nnz] uniform 0 n``, ``float32 = 2 * alpha``.
 
-The form is ``[in|out|inout] TYPE[SHAPE] [FILL]`` for an array, and ``TYPE [= EXPRESSION]`` for a scalar. A shape lists
-expressions, slowest dimension first, as NumPy and C do. A fill is one of `FILLS`, the name of an .npy file, or
-``= EXPRESSION``. Behind these, `lab.operators.declared.mapped` reads that a kernel takes a tensor map of the array. A
-structure that is passed by value is a mapping from its members to such texts.
+The form is ``[in|out|inout|scratch] TYPE[SHAPE] [FILL]`` for an array, and ``TYPE [= EXPRESSION]`` for a scalar. A
+shape lists expressions, slowest dimension first, as NumPy and C do. A fill is one of `FILLS`, the name of an .npy file,
+or ``= EXPRESSION``. Behind these, `lab.operators.declared.mapped` reads that a kernel takes a tensor map of the array.
+A structure that is passed by value is a mapping from its members to such texts.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from lab.operators.declared.elements import ELEMENT_TYPES, ElementKind, ElementT
 from lab.operators.declared.mapped import MappedView
 
 FORM: Final = (
-    "[in|out|inout] TYPE[SHAPE] [FILL] for an array, with as map[BOX] behind it for a tensor map, "
+    "[in|out|inout|scratch] TYPE[SHAPE] [FILL] for an array, with as map[BOX] behind it for a tensor map, "
     "TYPE [= EXPRESSION] for a scalar"
 )
 
 _MOST_DIMENSIONS = 8
 _MOST_CHARACTERS = 2000
-_DIRECTED = re.compile(r"\s*(in|out|inout)\s+(?=[\w{])")
+_DIRECTED = re.compile(r"\s*(in|out|inout|scratch)\s+(?=[\w{])")
 _NAME = re.compile(r"[^\W\d]\w*")
 _TYPE = re.compile(r"\s*(\w+)\s*")
 _PARAMETER = re.compile(r"\s*\{\s*([^\W\d]\w*)\s*\}\s*")
@@ -48,6 +48,7 @@ class Direction(StrEnum):
     IN = "in"
     OUT = "out"
     INOUT = "inout"
+    SCRATCH = "scratch"  # written, and what it holds afterwards is not compared
 
 
 class FillKind(StrEnum):
@@ -112,7 +113,7 @@ class Argument:
         dtype: Element type, a key of `ELEMENT_TYPES`; or a parameter in braces, ``{T}``, whose value is one.
         direction: What the kernel does with it; `Direction.IN` for scalars.
         shape: Expressions of the dimensions, slowest first; None for a scalar.
-        fill: What an array holds before the launch; None for scalars and for arrays that are only written.
+        fill: What an array holds before the launch; None for scalars and for arrays that hold poison.
         value: Expression of a scalar's value; None where it is the problem's or parameter's of that name.
         structure: The kernel's argument that it is a member of; empty where it is one by itself.
         view: What the kernel takes in place of a pointer to the array: a tensor map of it; None for a pointer.
@@ -157,8 +158,8 @@ class Argument:
 
     @property
     def is_written(self) -> bool:
-        """Whether the kernel writes it."""
-        return self.direction is not Direction.IN
+        """Whether it is an output, which is compared."""
+        return self.direction in (Direction.OUT, Direction.INOUT)
 
     @property
     def expressions(self) -> tuple[str, ...]:
@@ -386,7 +387,8 @@ class _Reader:
         start = self._at
         rest = self._text[start:].strip()
         if not rest:
-            return None if direction is Direction.OUT or dtype not in ELEMENT_TYPES else _default(dtype)
+            empty = direction in (Direction.OUT, Direction.SCRATCH) or dtype not in ELEMENT_TYPES
+            return None if empty else _default(dtype)
         self._at += len(self._text[start:]) - len(self._text[start:].lstrip())
         if direction is Direction.OUT:
             accepted = f"nothing: what is only written holds NaN before. For an array that is also read: inout … {rest}"

@@ -95,7 +95,7 @@ def test_scalars_are_what_their_types_hold(tmp_path):
         ({"n": "int32"}, {"n": "x"}, "n is a text", "problem.n"),
         ({"a": "float32[n - 5]"}, {"n": 5}, "a dimension of a is 0", "arguments.a"),
         ({"a": "float32[n / 2]"}, {"n": 5}, "a dimension of a is 2.5", "arguments.a"),
-        ({"a": "int8[n]"}, {"n": 2**31}, "a has 2147483648 elements", "arguments.a"),
+        ({"a": "int8[n]"}, {"n": 2**37}, "a takes 137438953472 bytes", "arguments.a"),
         ({"a": "float64[n]", "b": "float64[n]"}, {"n": 2**31 - 1}, "the arrays take 34359738356 bytes", "problem"),
         ({"a": "int8[n] range"}, {"n": 129}, "a is 128, which int8 does not hold", "arguments.a"),
         ({"a": "uint8[n] uniform 0 257"}, {"n": 1}, "a is 256, which uint8 does not hold", "arguments.a"),

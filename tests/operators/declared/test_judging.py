@@ -162,7 +162,7 @@ def test_another_variants_output_as_the_reference():
     element = ELEMENT_TYPES["float32"]
     got = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
     tolerance = judging.unanalysed(element, 1000)
-    wanted = judging.from_outputs(element, (10, 100), got, tolerance)
+    wanted = judging.from_outputs("y", element, (10, 100), got, tolerance)
     assert judging.compare("c", element, wanted, got * np.float32(1 + 2e-6), poisoned=True)[0] <= 1
     got[3] += 1e-3
     error, words = judging.compare("c", element, wanted, got, poisoned=True)

@@ -1,0 +1,125 @@
+"""Inputs as functions of the index, for problems of any size of which little is read.
+
+What an element holds depends on the array's name, the seed and its index alone, so that nothing has to be made that no
+block reads.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lab.base.expressions import Scalar
+
+PAGE: Final = 1 << 14
+"""Elements that are made together."""
+
+_HELD: Final = 1024
+"""Pages of an array that are kept: 64 MiB of float32."""
+
+
+class IndexedArray(Protocol):
+    """An array whose elements are made when they are read."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of an element."""
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the elements from `start` to `stop`, 1-D."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeArray:
+    """An array that is there."""
+
+    array: NDArray[Any]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of an element."""
+        return self.array.dtype
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.array.size
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the elements from `start` to `stop`, 1-D."""
+        return self.array[start:stop]
+
+
+@dataclass(frozen=True, eq=False)
+class PagedArray:
+    """An array that is made page by page.
+
+    Attributes:
+        dtype: The type of an element.
+        size: The number of elements.
+        page: Makes the elements of a page, all `PAGE` of them, from its number.
+    """
+
+    dtype: np.dtype[Any]
+    size: int
+    page: Callable[[int], NDArray[Any]]
+    _pages: OrderedDict[int, NDArray[Any]] = field(default_factory=OrderedDict)
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the elements from `start` to `stop`, 1-D."""
+        numbers = range(start // PAGE, -(-stop // PAGE))
+        parts = [self._held(number) for number in numbers]
+        if not parts:
+            return np.zeros(0, self.dtype)
+        whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return whole[start - numbers[0] * PAGE : stop - numbers[0] * PAGE]
+
+    def _held(self, number: int) -> NDArray[Any]:
+        found = self._pages.get(number)
+        if found is None:
+            found = self._pages[number] = self.page(number)
+            if len(self._pages) > _HELD:
+                self._pages.popitem(last=False)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedInputs:
+    """The counterpart of `lab.operators.base.Inputs`, whose other fields it has.
+
+    Attributes:
+        scalars: As of `Inputs`.
+        arrays: Name to array.
+        outputs: As of `Inputs`.
+        required: As of `Inputs`.
+        scratch: As of `Inputs`.
+    """
+
+    scalars: Mapping[str, Scalar]
+    arrays: Mapping[str, IndexedArray]
+    outputs: tuple[str, ...]
+    required: tuple[str, ...] = ()
+    scratch: Mapping[str, bool] = field(default_factory=dict)
+
+
+def gather(array: IndexedArray, indices: NDArray[np.int64]) -> NDArray[Any]:
+    """Return the elements at (count,) indices."""
+    found = np.empty(len(indices), array.dtype)
+    order = np.argsort(indices, kind="stable")
+    ordered = indices[order]
+    pages = ordered // PAGE
+    starts = np.flatnonzero(np.concatenate([[True], pages[1:] != pages[:-1]])) if len(pages) else pages
+    for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(pages)], strict=False):
+        start = int(pages[first]) * PAGE
+        held = array.read(start, min(start + PAGE, array.size))
+        found[order[first:last]] = held[ordered[first:last] - start]
+    return found

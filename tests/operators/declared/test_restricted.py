@@ -1,0 +1,137 @@
+"""References at chosen elements, against the whole of them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.operators.declared import restricted
+from lab.operators.declared.arrays import evaluate_arrays
+from lab.operators.declared.elements import ELEMENT_TYPES, SINGLE
+from lab.operators.declared.restricted import NamedArray, UnrestrictedError, evaluate_at
+from lab.operators.declared.tracked import Rules, Tracked
+from lab.operators.indexed import WholeArray
+
+RULES = Rules(SINGLE)
+RNG = np.random.default_rng(7)
+N, M, K = 13, 7, 11
+HELD = {
+    "x": RNG.standard_normal(N),
+    "y": RNG.standard_normal(N),
+    "row": RNG.standard_normal(M),
+    "a": RNG.standard_normal((N, K)),
+    "b": RNG.standard_normal((K, M)),
+    "c": RNG.standard_normal((N, M)),
+    "t": RNG.standard_normal((3, N, M)),
+    "i": RNG.integers(0, N, N),
+}
+EXPRESSIONS = [
+    ("2 * x + y", (N,)),
+    ("x[::-1]", (N,)),
+    ("x[bitwise_xor(arange(n), 1) % n]", (N,)),
+    ("x[i]", (N,)),
+    ("x[i][i] - y[2]", (N,)),
+    ("where(x > 0, x, exp(y))", (N,)),
+    ("clip(x, -1, 1) ** 2", (N,)),
+    ("cumsum(x)", (N,)),
+    ("x - max(x)", (N,)),
+    ("x / sum(x * x)", (N,)),
+    ("matmul(a, b)", (N, M)),
+    ("alpha * matmul(a, b) + c", (N, M)),
+    ("matmul(a, b) + row", (N, M)),
+    ("exp(c - max(c, axis=1, keepdims=True))", (N, M)),
+    ("exp(c - max(c, 1, True)) / sum(exp(c - max(c, 1, True)), axis=-1, keepdims=True)", (N, M)),
+    ("sum(c, axis=1)", (N,)),
+    ("sum(t, axis=(0, 2))", (N,)),
+    ("mean(t, axis=0)", (N, M)),
+    ("sort(c, axis=1)", (N, M)),
+    ("cumsum(c, axis=0)", (N, M)),
+    ("transpose(b)", (M, K)),
+    ("matmul(transpose(b), transpose(a))", (M, N)),
+    ("t[1] + c[:, ::-1]", (N, M)),
+    ("t[:, i]", (3, N, M)),
+    ("row[newaxis, :] * c", (N, M)),
+    ("c[:, newaxis, 0] + zeros((n, 1))", (N, 1)),
+    ("reshape(c, (m, n))", (M, N)),
+    ("pad(x, 1)[:-2] + x", (N,)),
+    ("concatenate([x, y])[:n]", (N,)),
+    ("float32(argmax(c, axis=1))", (N,)),
+    ("3", (N,)),
+    ("x > 0 and y > 0", (N,)),
+    ("0 < x < 1", (N,)),
+]
+NUMBERS = {"n": RULES.literal(N), "m": RULES.literal(M), "alpha": RULES.literal(0.75)}
+
+
+def named(name):
+    held = HELD[name]
+    element = ELEMENT_TYPES["int32" if held.dtype.kind == "i" else "float32"]
+    return NamedArray(WholeArray(held.astype(element.dtype).reshape(-1)), held.shape, element)
+
+
+ARRAYS = {name: named(name) for name in HELD}
+WHOLE = {name: Tracked(one.element.widened(one.source.array).reshape(one.shape)) for name, one in ARRAYS.items()}
+
+
+@pytest.mark.parametrize(("expression", "shape"), EXPRESSIONS, ids=[text for text, _ in EXPRESSIONS])
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_chosen_elements_have_the_values_and_bounds_of_the_whole(expression, shape, data):
+    size = int(np.prod(shape))
+    chosen = np.array(sorted(data.draw(st.sets(st.integers(0, size - 1), min_size=1))))
+    found = evaluate_at(expression, ARRAYS, NUMBERS, RULES, shape=shape, elements=chosen)
+    whole = evaluate_arrays(expression, {**NUMBERS, **WHOLE}, RULES)
+    wanted = np.broadcast_to(whole.values, shape).reshape(-1)[chosen]
+    np.testing.assert_allclose(found.values, wanted, rtol=1e-13, atol=1e-13)
+    bound = np.broadcast_to(whole.spread, shape).reshape(-1)[chosen]
+    assert (np.broadcast_to(found.spread, chosen.shape) <= bound * (1 + 1e-9)).all()  # exact products have none
+
+
+class Endless:
+    """Elements of an array that is too large to be made."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, size):
+        self.size = size
+
+    def read(self, start, stop):
+        assert stop - start <= 1 << 14
+        return (np.arange(start, stop) % 1001).astype(np.float32)
+
+
+def endless(*shape):
+    return NamedArray(Endless(int(np.prod(shape, dtype=np.int64))), shape, ELEMENT_TYPES["float32"])
+
+
+def test_elements_of_arrays_that_are_never_made():
+    n = 10_000_000_000
+    arrays = {"x": endless(n), "y": endless(n)}
+    chosen = np.array([0, 1, n // 2, n - 1])
+    numbers = {"n": RULES.literal(n)}
+    found = evaluate_at("2 * x[::-1] + y", arrays, numbers, RULES, shape=(n,), elements=chosen)
+    assert found.values.tolist() == [float(2 * ((n - 1 - i) % 1001) + i % 1001) for i in chosen.tolist()]
+
+
+def test_rows_and_columns_of_a_large_product():
+    m = 1 << 20
+    arrays = {"a": endless(m, 64), "b": endless(64, m)}
+    chosen = np.array([5, m + 5, (m - 1) * m + m - 1])
+    found = evaluate_at("matmul(a, b)", arrays, {}, RULES, shape=(m, m), elements=chosen)
+    a = lambda i: np.arange(i * 64, i * 64 + 64) % 1001.0  # noqa: E731
+    b = lambda j: (np.arange(64) * m + j) % 1001.0  # noqa: E731
+    np.testing.assert_allclose(found.values, [a(0) @ b(5), a(1) @ b(5), a(m - 1) @ b(m - 1)], rtol=1e-13)
+
+
+@pytest.mark.parametrize("expression", ["ravel(a)", "reshape(a, (n,))", "sum(a) * ravel(a)", "einsum('ij->i', a)"])
+def test_what_needs_all_of_a_large_array_is_not_evaluated(expression):
+    arrays = {"a": endless(1 << 15, 1 << 15)}
+    numbers = {"n": RULES.literal(1 << 30)}
+    with pytest.raises(UnrestrictedError):
+        evaluate_at(expression, arrays, numbers, RULES, shape=(1 << 30,), elements=np.array([3]))
+
+
+def test_products_that_take_too_long_are_not_evaluated(monkeypatch):
+    monkeypatch.setattr(restricted, "_MOST_PRODUCTS", 100)
+    with pytest.raises(UnrestrictedError):
+        evaluate_at("matmul(a, b)", ARRAYS, NUMBERS, RULES, shape=(N, M), elements=np.arange(N * M))
