@@ -45,6 +45,7 @@ from lab.stages.build import BuildFailure, Built
 from lab.stages.emulate import EmulationTask, HalvedSize, ReferenceLaunch, Sample, not_executed
 from lab.stages.estimate import EstimateTask
 from lab.stages.executed import execution
+from lab.stages.full_size import FullSizeTask, SizedLaunches
 from lab.store.model import EmulationRecord, VariantRecord
 from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.instance import Instance
@@ -67,12 +68,14 @@ class FlowContext:
         gpu: The GPU that measures, or None.
         emulate: Execute variants on the CPU, where the experiment gives a size for it.
         reference: The variant whose outputs stand in for a reference that the experiment does not give.
+        variants: How many variants the run has.
     """
 
     experiment: Experiment
     gpu: GpuDescription | None
     emulate: bool
     reference: ReferenceVariant | None = None
+    variants: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +256,43 @@ def emulation_task(context: FlowContext, variant: InspectedVariant) -> Emulation
         spares_samples=not isinstance(computed, Declared),
         excused=_OF_COMPILERS.get(variant.planned.toolchain.name, frozenset()),
         fewer=launches.built_for_fewer(variant.planned.known, _TURNS),
+        full_size=_full_size(context, variant, given) if given is not None and not point.problem.whole else None,
+    )
+
+
+_WORK: Final = 360_000_000
+"""Work of the interpreter at the problem's own size, for a variant: 2 s of a core."""
+
+_WORK_OF_ALL: Final = 8 * _WORK
+"""The same for all variants of a run, where they are many."""
+
+_BETWEEN: Final = (4, 16, 64, 256, 1024, 4096, 16384, 65536)
+"""How many times as large as the emulated sizes are those at which a fault of the full size is looked for."""
+
+
+def _full_size(context: FlowContext, variant: InspectedVariant, given: Problem) -> FullSizeTask | None:
+    """The execution of sampled blocks at the problem's own size; None where that is the emulated one."""
+    point, computed = variant.planned.point, context.experiment.operator
+    full = dict(computed.for_parameters(point.problem.values, point.parameters))
+    if full == dict(computed.for_parameters(given, point.parameters)):
+        return None
+    own = given if isinstance(computed, Declared) else _own_fields(computed, given)
+    sizes = smaller_sizes(own, point.problem.values)
+    between: dict[str, SizedLaunches] = {}
+    for factor in _BETWEEN:
+        larger = {name: congruent(real, size, factor) for name, (size, real) in sizes.items()}
+        if larger and any(larger[name] < real for name, (_, real) in sizes.items()):
+            made = _resized(context, variant, own, larger)
+            between |= {repr(larger): SizedLaunches(made[1], made[0])} if made is not None else {}
+    return FullSizeTask(
+        operator=context.experiment.operator_reference,
+        seed=context.experiment.seed,
+        full=SizedLaunches(full, variant.planned.launched),
+        work=min(_WORK, _WORK_OF_ALL // context.variants),
+        between=tuple(between.values()),
+        excused=_OF_COMPILERS.get(variant.planned.toolchain.name, frozenset()),
+        resident=records.resident_blocks(context.experiment, variant.planned, variant.record, context.gpu),
+        gpu=variant.record.prediction.gpu if variant.record.prediction is not None else "the GPU",
     )
 
 

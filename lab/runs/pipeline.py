@@ -413,7 +413,7 @@ def _recorder(experiment: Experiment, store: Store, observer: RunObserver) -> Re
 
 
 def _work(asked: _Asked, recorder: Recorder, cards: Cards | None, facts: RunRecord, *, emulate: bool) -> _Work:
-    context = FlowContext(asked.experiment, asked.gpu, emulate)
+    context = FlowContext(asked.experiment, asked.gpu, emulate, variants=len(asked.planned))
     baselines = BaselineWatch(recorder.store.noted("baselines") or {})
     work = _Work(asked, context, recorder, cards, baselines, facts, asked.planned)
     if cards is not None:

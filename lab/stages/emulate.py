@@ -11,43 +11,40 @@ from functools import lru_cache, reduce
 from operator import add
 from typing import Any, Final
 
-import numpy as np
-
 from lab.base.errors import LabError, UserError
 from lab.base.expressions import Scalar
-from lab.base.structures import is_structure, members_of
-from lab.emulator.api import launch
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.results import (
-    Buffer,
     Emulation,
     ExecutedCounts,
     Finding,
     FindingKind,
     LineCount,
     LoopCounts,
-    StructureArgument,
-    TensorMapArgument,
 )
-from lab.hardware.tensormaps import find
 from lab.isa.matrix import pipe_cycles
 from lab.isa.model import InstructionClass
 from lab.measured.timing import Verification
-from lab.operators.base import STORED_AS, Array, Expected, Inputs, Operator
+from lab.operators.base import Array, Expected, Inputs, Operator
 from lab.operators.builtin import operator
 from lab.operators.declared.foreign import ReferenceRaisedError
-from lab.operators.declared.judging import NOT_WRITTEN
+from lab.operators.declared.judging import NOT_WRITTEN, StandInMismatchError
+from lab.stages.conditions import Judged, other_conditions, waits_for_later_blocks
+from lab.stages.full_size import FullSizeOutcome, FullSizeTask, execute_full_size, resident_at_once
+from lab.stages.memory import DeviceMemory
+from lab.stages.sequence import Execution, run_sequence, unexcused
 from lab.store.curves import is_open, resized_counts
 from lab.store.model import (
+    Condition,
     EmulatedStep,
     EmulationRecord,
     ExecutedLines,
     LaunchRecord,
     ResizedCounts,
     SampleRecord,
+    Suspicion,
 )
-from lab.templates.front_matter import TENSOR_MAP
-from lab.templates.launches import NULL, Launch, Launches, Workspace, held
+from lab.templates.launches import Launches
 
 _MOST_FINDINGS = 20
 """Findings that a record keeps; one fault tends to show on many lines."""
@@ -124,6 +121,7 @@ class EmulationTask:
             executed for its counts.
         spares_samples: They are executed only where the throughput is not estimated without them.
         excused: Kinds of findings that are the compiler's own doing, whatever the source says: they become a note.
+        full_size: Blocks to execute at the problem's own size; None where none are.
         fewer: The launches of a GPU that holds fewer blocks, which therefore take several turns, as they do at the
             real size; None where the grid does not depend on the GPU.
     """
@@ -140,12 +138,14 @@ class EmulationTask:
     spares_samples: bool = False
     excused: frozenset[FindingKind] = frozenset()
     fewer: Launches | None = None
+    full_size: FullSizeTask | None = None
 
 
 def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     """Execute a variant, compare its outputs with the reference, and keep counts and findings.
 
-    Where the emulator cannot execute it, the record says why and has no counts.
+    Where nothing is wrong, it is executed under other conditions, and at the problem's own size. Where the emulator
+    cannot execute it, the record says why and has no counts.
 
     Raises:
         UserError: What an experiment file says of arguments or references does not come out right: no variant can be
@@ -154,13 +154,12 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     computed = operator(task.operator)
     problem = computed.restored(task.problem)
     inputs = computed.inputs(problem, task.seed)
-    memory = _Memory(inputs, task.launches)
+    memory = DeviceMemory(inputs, task.launches)
+    how = Execution(whole=task.whole, trace=True, excused=task.excused)
     try:
-        done = _executed(ptx, task.launches, memory, whole=task.whole, trace=True, excused=task.excused)
-        if task.reference is not None and (_unexcused(done[-1], task.excused) or task.reference.is_of(task, ptx)):
-            reference = computed.as_expected(problem, memory.outputs)  # it is faulty anyway, or compared with itself
-        else:
-            reference = _reference(task, computed, problem, inputs)
+        done = run_sequence(ptx, task.launches, memory, how)
+        faulty = bool(unexcused(done[-1], task.excused))
+        reference, unknown = _reference(task, computed, problem, inputs, memory=memory, ptx=ptx, faulty=faulty)
     except UnsupportedInstruction as error:
         return unsupported(task, str(error))
     except LabError as error:
@@ -172,16 +171,30 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         worst += _uncovered(task.launches, memory.outputs, worst)
     steps = _steps(task, done)
     counts = [step.executed for step in steps if step.executed is not None]
-    findings = tuple(finding for one in done for finding in _unexcused(one, task.excused))
+    findings = tuple(finding for one in done for finding in unexcused(one, task.excused))
     turns = ""
     if largest <= tolerance and not findings and task.fewer is not None and sum(one.warps for one in counts) < _MOMENT:
-        memory = _Memory(computed.inputs(problem, task.seed), task.fewer)
-        findings = tuple(_unexcused(_executed(ptx, task.fewer, memory, excused=task.excused)[-1], task.excused))
-        largest, tolerance, worst = computed.verify(problem, reference, memory.outputs)
+        few = DeviceMemory(inputs, task.fewer)
+        findings = tuple(
+            unexcused(run_sequence(ptx, task.fewer, few, Execution(excused=task.excused))[-1], task.excused)
+        )
+        largest, tolerance, worst = computed.verify(problem, reference, few.outputs)
         turns = _turns(task.launches, task.fewer) if findings or largest > tolerance else ""
     right = largest <= tolerance and not findings
-    sample, faulty = _sampled(task, ptx, counts) if right else (None, "")
+    sample, suspicions = _sampled(task, ptx, counts) if right else (None, ())
     grown = _growth(task, ptx, steps) if right and sample is None and _is_quick(counts) else _Grown()
+    doubts = (*unknown, *computed.doubts(problem, inputs, memory.outputs)) if right else ()
+    outcome = FullSizeOutcome()
+    if right:
+        judged = Judged(ptx, task.launches, computed, problem, reference, how, memory, sum(one.warps for one in counts))
+        under, untried = other_conditions(judged)
+        suspicions, doubts = (*under, *suspicions), (*doubts, *untried)
+        if task.full_size is not None and not suspicions:
+            larger = replace(task.full_size, block_warps=_block_warps(task, task.full_size, computed, judged.warps))
+            if waits_for_later_blocks(judged):
+                outcome = resident_at_once(larger)
+            else:
+                outcome = execute_full_size(larger, ptx, compare=task.reference is None)
     return EmulationRecord(
         problem=task.problem,
         launches=steps,
@@ -195,7 +208,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
             *_interpreted(done, whole=task.whole),
             *_left_out(len(findings)),
             *_excuses([finding for one in done for finding in one.findings if finding.kind in task.excused]),
-            *filter(None, [faulty, turns]),
+            *filter(None, [turns]),
         ),
         lines=alike(line for one in done for line in one.lines),
         bytes_needed=computed.bytes_moved(problem),
@@ -204,32 +217,48 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         growth_of_block=grown.of_block,
         sample=sample,
         resized=tuple(grown.resized),
+        suspicions=(*suspicions, *outcome.suspicions)[:_MOST_FINDINGS],
+        not_shown=(*doubts, *outcome.not_shown),
+        full_size=outcome.record,
     )
 
 
-def _sampled(task: EmulationTask, ptx: str, counts: Sequence[ExecutedCounts]) -> tuple[SampleRecord | None, str]:
+def _block_warps(task: EmulationTask, larger: FullSizeTask, computed: Operator[Any], warps: int) -> float:
+    """Return the warp instructions that a block is expected to execute at the problem's own size, in the mean.
+
+    They are taken to grow with the operations of the problem or, where it has none, with its bytes.
+    """
+    small, full = computed.restored(task.problem), computed.restored(larger.full.problem)
+    work = computed.flops(small) or computed.bytes_moved(small)
+    growth = (computed.flops(full) or computed.bytes_moved(full)) / max(1, work)
+    return warps * growth / _blocks(larger.full.launches)
+
+
+def _sampled(
+    task: EmulationTask, ptx: str, counts: Sequence[ExecutedCounts]
+) -> tuple[SampleRecord | None, tuple[Suspicion, ...]]:
     """Execute samples, from the least on, while they take a moment only, and keep the counts of the last.
 
     How the work grew from the last one to this one says whether the next will take too long; at first it is taken to
     grow with the size. Their outputs are compared with nothing. A fault would spoil the counts.
 
     Returns:
-        What was counted, if a sample was short enough and the kernel bears it; and what must be said of it.
+        What was counted, if a sample was short enough and the kernel bears it; and the faults that it shows.
     """
     warps, ratio, power, last = sum(one.warps for one in counts), 1.0, 1.0, None
     for sample in task.samples:
         if warps * (sample.ratio / ratio) ** power > _MOMENT:
             break
-        steps, faulty = _of_sample(task, sample, ptx)
-        if faulty:
-            return None, faulty
+        steps, faults = _of_sample(task, sample, ptx)
+        if faults:
+            return None, faults
         if not steps:
             break
         before, warps = warps, sum(step.executed.warps for step in steps if step.executed is not None)
         power = max(1.0, math.log(warps / before) / math.log(sample.ratio / ratio)) if warps > before else 1.0
         ratio, last = sample.ratio, (sample, steps)
     if last is None:
-        return None, ""
+        return None, ()
     sample, steps = last
     larger = replace(task, launches=sample.launches, problem=sample.problem, halved=sample.halved, samples=())
     computed = operator(task.operator)
@@ -239,26 +268,25 @@ def _sampled(task: EmulationTask, ptx: str, counts: Sequence[ExecutedCounts]) ->
     found = SampleRecord(
         sample.problem, steps, needed, flops, grown.whole, grown.of_block, resized=tuple(grown.resized)
     )
-    return found, ""
+    return found, ()
 
 
-def _of_sample(task: EmulationTask, sample: Sample, ptx: str) -> tuple[tuple[EmulatedStep, ...], str]:
-    """Execute a sample; no steps where it is too large or the kernel does not bear it, with what must be said of it."""
+def _of_sample(task: EmulationTask, sample: Sample, ptx: str) -> tuple[tuple[EmulatedStep, ...], tuple[Suspicion, ...]]:
+    """Execute a sample; without steps where it is too large or the kernel is at fault, with the faults."""
     larger = replace(task, launches=sample.launches, problem=sample.problem, halved=sample.halved, samples=())
     try:
         computed = operator(task.operator)
         problem = computed.restored(sample.problem)
         if computed.bytes_moved(problem) > _MOST_BYTES:
-            return (), ""
-        memory = _Memory(computed.inputs(problem, task.seed), sample.launches)
-        done = _executed(ptx, sample.launches, memory, trace=True, excused=task.excused)
+            return (), ()
+        memory = DeviceMemory(computed.inputs(problem, task.seed), sample.launches)
+        done = run_sequence(ptx, sample.launches, memory, Execution(trace=True, excused=task.excused))
     except LabError:  # a kernel need not bear every size
-        return (), ""
-    if wrong := _unexcused(done[-1], task.excused):
-        first = wrong[0]
+        return (), ()
+    if wrong := unexcused(done[-1], task.excused):
         sizes = ", ".join(f"{name} = {size}" for name, size in sample.problem.items() if size != task.problem.get(name))
-        return (), f"with {sizes}, executed for its counts: {first.summary}"
-    return _steps(larger, done), ""
+        return (), tuple(Suspicion(Condition.LARGER, f"with {sizes}", finding) for finding in wrong)
+    return _steps(larger, done), ()
 
 
 _MOMENT: Final = 750_000
@@ -329,9 +357,9 @@ def _at_size(task: EmulationTask, half: HalvedSize, ptx: str, launches: int) -> 
     with contextlib.suppress(LabError):  # a kernel need not bear every size
         computed = operator(task.operator)
         inputs = computed.inputs(computed.restored(half.problem), task.seed)
-        memory = _Memory(inputs, half.launches)
-        done = _executed(ptx, half.launches, memory, whole=task.whole, excused=task.excused)
-        if not _unexcused(done[-1], task.excused) and len(done) == launches:
+        memory = DeviceMemory(inputs, half.launches)
+        done = run_sequence(ptx, half.launches, memory, Execution(whole=task.whole, excused=task.excused))
+        if not unexcused(done[-1], task.excused) and len(done) == launches:
             return _steps(other, done)
     return None
 
@@ -380,44 +408,42 @@ def _uncovered(launches: Launches, outputs: Mapping[str, Array], worst: str) -> 
     return f"; the launch has {threads} threads for {elements} elements: does the grid cover them?"
 
 
-def _executed(
-    ptx: str,
-    launches: Launches,
-    memory: _Memory,
+def _reference(
+    task: EmulationTask,
+    computed: Operator[Any],
+    problem: Any,  # noqa: ANN401 - each operator has its own
+    inputs: Inputs,
     *,
-    whole: bool = False,
-    trace: bool = False,
-    excused: frozenset[FindingKind] = frozenset(),
-) -> list[Emulation]:
-    """Execute launches in order, until one has findings: what follows would only repeat the fault.
+    memory: DeviceMemory,
+    ptx: str,
+    faulty: bool,
+) -> tuple[Mapping[str, Expected], tuple[str, ...]]:
+    """What the outputs must hold, and what is not known of that.
 
-    Args:
-        ptx: The variant's PTX.
-        launches: What is launched.
-        memory: The device's memory.
-        whole: The problem is not made small.
-        trace: Also say what the first blocks read again.
-        excused: Kinds of findings to go on after.
+    The operator says it, or what another variant makes of the same inputs. A variant that is faulty anyway, or is that
+    other one, is compared with itself.
     """
-    done: list[Emulation] = []
-    for step in launches.steps:
-        done.append(_launch(ptx, step, memory, whole=whole, trace=trace))
-        if _unexcused(done[-1], excused):
-            break
-    return done
-
-
-def _unexcused(done: Emulation, excused: frozenset[FindingKind]) -> list[Finding]:
-    return [finding for finding in done.findings if finding.kind not in excused]
-
-
-def _reference(task: EmulationTask, computed: Operator[Any], problem: Any, inputs: Inputs) -> Mapping[str, Expected]:  # noqa: ANN401
-    """What the outputs must hold: by the operator, or what another variant makes of the same inputs."""
     if task.reference is None:
-        return computed.reference(problem, inputs)
-    given = _Hashed(task.reference)
-    outputs = _outputs(task.operator, task.reference.ptx, task.seed, given, whole=task.whole, excused=task.excused)
-    return computed.as_expected(problem, outputs)
+        return computed.reference(problem, inputs), ()
+    own = computed.as_expected(problem, memory.outputs)
+    if faulty:
+        return own, ()
+    if task.reference.is_of(task, ptx):
+        return own, (_NO_REFERENCE,)
+    try:
+        given = _Hashed(task.reference)
+        outputs = _outputs(task.operator, task.reference.ptx, task.seed, given, whole=task.whole, excused=task.excused)
+    except LabError as error:
+        return own, (
+            f"no reference is given, and the first variant stands in for none: {' '.join(str(error).split())}",
+        )
+    try:
+        return computed.as_expected(problem, outputs), (_NO_REFERENCE,)
+    except StandInMismatchError as error:
+        return own, (f"no reference is given, and {error.message}",)
+
+
+_NO_REFERENCE: Final = "no reference is given: the outputs were only compared with those of the first variant"
 
 
 @dataclass(frozen=True, eq=False)
@@ -439,9 +465,9 @@ def _outputs(
 ) -> Mapping[str, Array]:
     """Outputs of a variant; cached, since a worker compares many variants with one."""
     computed, given = operator(reference), key.launch
-    memory = _Memory(computed.inputs(computed.restored(given.problem), seed), given.launches)
-    if _unexcused(_executed(ptx, given.launches, memory, whole=whole, excused=excused)[-1], excused):
-        raise UserError("the first variant, whose outputs stand in for the reference, has faults of its own")
+    memory = DeviceMemory(computed.inputs(computed.restored(given.problem), seed), given.launches)
+    if unexcused(run_sequence(ptx, given.launches, memory, Execution(whole=whole, excused=excused))[-1], excused):
+        raise UserError("it has faults of its own")
     return memory.outputs
 
 
@@ -492,21 +518,6 @@ def unsupported(task: EmulationTask, reason: str) -> EmulationRecord:
 def not_executed(task: EmulationTask, reason: str) -> EmulationRecord:
     """The record of a variant whose execution failed, with the reason."""
     return EmulationRecord(task.problem, _steps(task, []), failure=reason)
-
-
-def _launch(ptx: str, step: Launch, memory: _Memory, *, whole: bool, trace: bool) -> Emulation:
-    return launch(
-        ptx,
-        step.entry,
-        step.grid,
-        step.block,
-        [memory.argument(name, kind) for name, kind in step.arguments],
-        dynamic_shared_bytes=step.dynamic_shared_bytes,
-        engine="compiled" if whole else "auto",
-        constants=memory.constants,
-        trace=trace,
-        cluster=step.cluster,
-    )
 
 
 def _steps(task: EmulationTask, done: list[Emulation]) -> tuple[EmulatedStep, ...]:
@@ -576,67 +587,3 @@ _CLEARLY = 2
 
 def _cycles(counts: ExecutedCounts) -> float:
     return counts.warps + sum(n * (pipe_cycles(opcode) - 1) for opcode, n in counts.warps_by_opcode.items())
-
-
-class _Memory:
-    """The device's memory across launches: inputs, copies of the outputs, and the workspace."""
-
-    def __init__(self, inputs: Inputs, launches: Launches) -> None:
-        self._inputs, self._tensor_maps = launches.given(inputs), launches.tensor_maps
-        self._constants = launches.constants
-        workspace: tuple[Workspace, ...] = launches.workspace
-        self.outputs: dict[str, Array] = {name: inputs.arrays[name].copy() for name in inputs.outputs}
-        self._workspace: dict[str, Array] = {}
-        self._untouched = {wanted.name for wanted in workspace if not wanted.zero}
-        for wanted in workspace:
-            dtype = np.dtype(STORED_AS.get(wanted.dtype, wanted.dtype))
-            poison = np.full(wanted.bytes, 0 if wanted.zero else 0xFF, np.uint8)
-            self._workspace[wanted.name] = poison.view(dtype)
-
-    @property
-    def constants(self) -> Mapping[str, Array | TensorMapArgument]:
-        """What constant memory holds, by the symbols of its variables."""
-        return {
-            one.symbol: self._tensor_map(one.name) if one.dtype == TENSOR_MAP else held(self._inputs, one)
-            for one in self._constants
-        }
-
-    def argument(self, name: str, kind: str) -> object:
-        """The value that the emulator takes for one argument.
-
-        The first launch that gets a workspace buffer must write what it reads of it. In later launches, what no launch
-        wrote reads as NaN.
-        """
-        if kind == TENSOR_MAP:
-            return self._tensor_map(name)
-        if kind == NULL:
-            return np.uint64(0)
-        if is_structure(kind):
-            return StructureArgument(tuple(self.argument(*member) for member in members_of(kind)))
-        known = {**self._workspace, **self._inputs.arrays} if kind.endswith("*") else self._inputs.scalars
-        if name not in known:
-            raise UserError(
-                "the operator has no argument of this name", key="arguments", found=name, accepted=list(known)
-            )
-        if not kind.endswith("*"):
-            return np.dtype(kind).type(self._inputs.scalars[name])
-        if name in self._workspace:
-            initialised = name not in self._untouched
-            self._untouched.discard(name)
-            return Buffer(self._workspace[name], initialised=initialised, name=name)
-        return Buffer(self.outputs.get(name, self._inputs.arrays[name]), name=name)
-
-    def _tensor_map(self, name: str) -> TensorMapArgument:
-        found = find(self._tensor_maps, name)
-        if found is None:
-            raise UserError("the launches have no tensor map of this name", key="arguments", found=name)
-        of = self.argument(found.of, f"{found.dtype}*")
-        buffer = of if isinstance(of, Buffer) else Buffer(np.asarray(of))
-        if buffer.array.dtype != np.dtype(STORED_AS.get(found.dtype, found.dtype)):
-            message = (
-                f"the tensor map {name} describes {found.dtype} elements, but {found.of} holds {buffer.array.dtype}"
-            )
-            raise UserError(message, key="tensor_maps")
-        element = "bf16" if found.dtype == "bfloat16" else ""
-        sizes = (found.extents, found.leading, found.box, found.swizzle, found.outer)
-        return TensorMapArgument(buffer, *sizes, element, found.pixels)

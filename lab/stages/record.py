@@ -83,12 +83,29 @@ def built_before(
     if record.build is None:
         return planned
     known = BuiltLaunch.of(record.build)
-    used = {step.entry: step.resources for step in record.steps if step.resources is not None}
-    if not used:
-        entries = (known.symbols.get(entry, entry) for entry in planned.launches.entries)
-        used = dict.fromkeys(entries, record.build.resources)
-    residency = _residency(experiment, planned, used, gpu)
+    residency = _residency(experiment, planned, _used(planned, record), gpu)
     return _launched(planned, replace(known, residency=residency))
+
+
+def _used(planned: Planned, record: VariantRecord) -> Mapping[str, Resources]:
+    """Return the resources of each kernel that is launched, by its symbol."""
+    used = {step.entry: step.resources for step in record.steps if step.resources is not None}
+    if used or record.build is None:
+        return used
+    symbols = BuiltLaunch.of(record.build).symbols
+    entries = (symbols.get(entry, entry) for entry in planned.launches.entries)
+    return dict.fromkeys(entries, record.build.resources)
+
+
+def resident_blocks(
+    experiment: Experiment, planned: Planned, record: VariantRecord, gpu: GpuDescription | None
+) -> tuple[int, ...]:
+    """Return how many blocks of each launch the GPU holds at once; nothing where its table does not say."""
+    try:
+        residency = Residency(_target(experiment, planned.request.arch, gpu), _used(planned, record))
+    except UserError:
+        return ()
+    return tuple(residency.blocks(step) for step in planned.launched.steps)
 
 
 def _launched(planned: Planned, known: BuiltLaunch) -> Planned:

@@ -219,6 +219,7 @@ class Condition(StrEnum):
     """The condition under which a variant, right at its small size, shows a fault."""
 
     FULL_SIZE = "at the problem's own size"
+    LARGER = "at a larger size"
     ORDER = "in another order of blocks and warps"
     SECOND_LAUNCH = "when it is launched again"
     MACHINE = "with other SM and warp numbers"
@@ -232,18 +233,19 @@ class Suspicion:
 
     Attributes:
         condition: When it shows.
-        detail: One sentence.
+        detail: What is wrong or, beside a finding, more about it; one sentence without a full stop, or empty.
         finding: The fault with its line; None where only the results differ.
     """
 
     condition: Condition
-    detail: str
+    detail: str = ""
     finding: Finding | None = None
 
     @property
     def summary(self) -> str:
         """The condition and the fault, one line."""
-        return f"{self.condition}: {self.finding.summary if self.finding is not None else self.detail}"
+        said = [self.finding.summary] if self.finding is not None else []
+        return f"{self.condition}: {'; '.join([*said, *filter(None, [self.detail])])}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,171 @@
+"""Execute a variant's small size under other conditions: another order, another launch, other errors of approximations.
+
+Each condition is tried only on kernels that it can matter to. The results must agree with the reference under all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from lab.emulator.approximations import approximate_positions
+from lab.emulator.program import Program, program_of
+from lab.emulator.results import Finding
+from lab.emulator.sources import own_line
+from lab.emulator.special import MACHINE
+from lab.emulator.state import DeviceState
+from lab.operators.base import Expected, Operator
+from lab.stages.memory import DeviceMemory
+from lab.stages.sequence import Execution, run_sequence, unexcused
+from lab.store.model import Condition, Suspicion
+from lab.templates.launches import Launches
+
+_ORDERS: Final = (1, 2)
+"""Seeds of the orders besides the program's own."""
+
+_MOST_WARPS: Final = 2_000_000
+"""Warp instructions of a variant that is executed again: a second or so of the interpreter."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judged:
+    """A variant that is right in program order, launched once.
+
+    Attributes:
+        ptx: Its PTX.
+        launches: Its launches.
+        computed: The operator.
+        problem: The problem at the emulated size.
+        reference: What its outputs must hold.
+        how: How it was executed.
+        memory: The device's memory after that.
+        warps: Warp instructions that this took.
+    """
+
+    ptx: str
+    launches: Launches
+    computed: Operator[Any]
+    problem: Any
+    reference: Mapping[str, Expected]
+    how: Execution
+    memory: DeviceMemory
+    warps: int
+
+
+def other_conditions(judged: Judged) -> tuple[tuple[Suspicion, ...], tuple[str, ...]]:
+    """Execute a variant again under each condition that can matter to it.
+
+    Returns:
+        What is wrong then, one suspicion for each condition; and what was not tried, a sentence each.
+    """
+    programs = [program_of(judged.ptx, entry) for entry in judged.launches.entries]
+    tried = [(condition, check) for condition, check in _CHECKS if _matters(condition, judged, programs)]
+    if tried and judged.warps > _MOST_WARPS:
+        named = ", ".join(str(condition) for condition, _ in tried)
+        return (), (f"it was not executed {named}: that takes too long at this size",)
+    found = [check(judged) for _, check in tried]
+    return tuple(one for one in found if one is not None), ()
+
+
+def waits_for_later_blocks(judged: Judged) -> bool:
+    """Return whether blocks wait for blocks that begin after them: all must be resident at a time."""
+    if not any(one.depends_on_order or one.has_grid_sync for one in _programs(judged)):
+        return False
+    how = replace(judged.how, one_by_one=True, counted=False, trace=False, state=DeviceState())
+    done = run_sequence(judged.ptx, judged.launches, judged.memory.fresh(), how)
+    return any(one.waits_for_later for one in done)
+
+
+def _matters(condition: Condition, judged: Judged, programs: list[Program]) -> bool:
+    match condition:
+        case Condition.ORDER:
+            return any(one.depends_on_order for one in programs)
+        case Condition.MACHINE:
+            return any(one.reads_any(MACHINE) for one in programs)
+        case Condition.ROUNDING:
+            return any(approximate_positions(one) for one in programs)
+        case _:
+            spaces = {variable.space for one in programs for _, _, variable in one.memory_variables()}
+            kept = any(not one.zero for one in judged.launches.workspace) or judged.memory.keeps_scratch
+            return "global" in spaces or kept
+
+
+def _again(judged: Judged, how: Execution, memory: DeviceMemory | None = None) -> tuple[str, Finding | None]:
+    """Execute a variant again.
+
+    Args:
+        judged: The variant.
+        how: How it is executed.
+        memory: The memory that earlier launches left; None for what it holds at first.
+
+    Returns:
+        What is wrong with its outputs, empty where nothing is; and its first finding.
+    """
+    if memory is None:
+        memory, how = judged.memory.fresh(), replace(how, state=DeviceState())
+    done = run_sequence(judged.ptx, judged.launches, memory, replace(how, counted=False, trace=False))
+    findings = unexcused(done[-1], how.excused)
+    if findings:
+        return "", findings[0]
+    largest, tolerance, worst = judged.computed.verify(judged.problem, judged.reference, memory.outputs)
+    return "" if largest <= tolerance else worst, None
+
+
+def _suspicion(condition: Condition, cause: str, outcome: tuple[str, Finding | None]) -> Suspicion | None:
+    wrong, finding = outcome
+    if finding is not None:
+        return Suspicion(condition, finding=finding)
+    return Suspicion(condition, f"{cause}: {wrong}") if wrong else None
+
+
+def _ordered(judged: Judged) -> Suspicion | None:
+    cause = "the results depend on the order of blocks and warps"
+    tried = (_suspicion(Condition.ORDER, cause, _again(judged, replace(judged.how, schedule=seed))) for seed in _ORDERS)
+    return next((one for one in tried if one is not None), None)
+
+
+def _on_another_machine(judged: Judged) -> Suspicion | None:
+    registers = ", ".join(dict.fromkeys(name for one in _programs(judged) for name in one.reads_any(MACHINE)))
+    outcome = _again(judged, replace(judged.how, machine=1))
+    return _suspicion(Condition.MACHINE, f"the results depend on {registers}", outcome)
+
+
+def _launched_again(judged: Judged) -> Suspicion | None:
+    judged.memory.reset()
+    outcome = _again(judged, judged.how, judged.memory)
+    return _suspicion(Condition.SECOND_LAUNCH, "the results depend on what the first launch left", outcome)
+
+
+def _rounded(judged: Judged) -> Suspicion | None:
+    outcome = _again(judged, replace(judged.how, rounding=1))
+    return _suspicion(Condition.ROUNDING, _blamed(judged) if outcome[0] else "", outcome)
+
+
+def _blamed(judged: Judged) -> str:
+    """Name the approximate instruction whose error alone makes the results wrong; all where none does."""
+    places = [(one, position) for one in _programs(judged) for position in approximate_positions(one)]
+    for program, position in places:
+        if _again(judged, replace(judged.how, rounding=1, displaced={position}))[0]:
+            return _named(program, position)
+    return ", ".join(dict.fromkeys(_named(*place) for place in places))
+
+
+def _named(program: Program, position: int) -> str:
+    instruction = program.code[position][1]
+    source = own_line(instruction)
+    place = f"{PurePosixPath(source.file).name}:{source.line}" if source else f"PTX line {instruction.line}"
+    return f"{instruction.opcode} at {place}"
+
+
+def _programs(judged: Judged) -> Iterator[Program]:
+    return (program_of(judged.ptx, entry) for entry in judged.launches.entries)
+
+
+_CHECKS: Final[tuple[tuple[Condition, Callable[[Judged], Suspicion | None]], ...]] = (
+    (Condition.SECOND_LAUNCH, _launched_again),
+    (Condition.ORDER, _ordered),
+    (Condition.MACHINE, _on_another_machine),
+    (Condition.ROUNDING, _rounded),
+)
