@@ -98,7 +98,9 @@ class Definedness:
     def needed(self) -> bool:
         """Whether the program can read a register, or a byte of shared or local memory, that nothing has written."""
         program = self._program
-        return bool(self.unwritten) or program.local_bytes > 0 or bool(program.shared_variables)
+        if self.unwritten or program.local_bytes > 0 or program.shared_variables:
+            return True
+        return any(instruction.opcode.startswith("shfl.") for _, instruction in program.code)
 
     def roles(self, position: int) -> Roles:
         """Return what an instruction does with its registers."""
@@ -182,7 +184,7 @@ class Definedness:
         return self._program.calls.recursive[number] >= 0
 
     def follows(self, position: int) -> bool:
-        """Return whether what an instruction loads is followed: from shared or local memory, perhaps.
+        """Return whether what an instruction loads, or gets from another lane, is followed.
 
         Registers of functions that call themselves have one value for each call, which is not followed.
         """
@@ -259,7 +261,7 @@ class _Facts:
         call: It is written where it stands in parentheses.
         moves: A `mov`, which packs where its source is a list.
         passes_on: As in `Roles`.
-        follows: It can load from shared or local memory, by a generic address perhaps.
+        follows: It can load from shared or local memory, by a generic address perhaps, or read an absent lane.
     """
 
     has_result: bool
@@ -284,7 +286,7 @@ def _facts(opcode: str) -> _Facts:
         family == "mov",
         passes,
         (
-            family in ("ld", "ldmatrix")
+            family in ("ld", "ldmatrix", "shfl")
             or (family == "wmma" and "load" in words)
             or (family == "wgmma" and "mma_async" in words)
         )
@@ -308,5 +310,5 @@ class _Declared:
 
 
 def follows(instruction: Instruction) -> bool:
-    """Return whether an instruction can load from shared or local memory, by a generic address perhaps."""
+    """Return whether an instruction can load from shared or local memory, or read a lane that is not there."""
     return _facts(instruction.opcode).follows

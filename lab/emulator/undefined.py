@@ -24,6 +24,7 @@ from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes, preceded, warp_of
 from lab.emulator.memory.memory import Region
 from lab.emulator.memory.reach import Reach
+from lab.emulator.memory.watch import ForeignReads
 from lab.emulator.opcodes import Opcode
 from lab.emulator.operations.shapes import take_shape
 from lab.emulator.operations.undefinedness import (
@@ -43,6 +44,9 @@ _STRICT = 1 << 30
 """Flag of an origin, which makes it the greater of two: a matrix was loaded, and no register of it is left out."""
 
 
+_ALL_LANES = "let all 32 lanes reach the shuffle, with a neutral value where they have none, or read lanes that do"
+
+
 class TurnedLive(Exception):  # noqa: N818  a way out of a basic block, not an error
     """A load has found the batch's first undefined value: from here on, instructions have to follow it."""
 
@@ -54,6 +58,14 @@ class _Load:
     position: int
     detail: str
     variable: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """A shuffle that read registers of lanes which take no part, the first time."""
+
+    position: int
+    reads: ForeignReads
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +90,7 @@ class UndefinedValues:
         """Begin: what may be read before it is written is undefined, and so is all local memory."""
         program, threads = storage.program, storage.batch.threads
         self._storage, self._findings, self._static = storage, findings, program.definedness
-        self._sources: list[str | _Load] = [""]
+        self._sources: list[str | _Load | _Exchange] = [""]
         self._loads: dict[int, int] = {}
         self._origins: dict[tuple[int, str], Origins] = {}
         for number, name in sorted(self._static.watched):
@@ -92,6 +104,8 @@ class UndefinedValues:
         self._loaded: dict[int, Origins] = {}  # element of the load at work: what it found unwritten
         self._fetched: dict[int, tuple[Indices, Origins]] = {}  # operand of the wgmma at work: its warpgroups and rows
         self._stored: list[Origins | None] = []  # of each element of the store at work
+        self._exchanged: Origins | None = None  # of the shuffle at work: what its threads read of absent lanes
+        self._kept: dict[tuple[str, int], int] = {}  # origins of what shuffles left in shared and local memory
 
     # --- instructions -----------------------------------------------------------------------------------------
 
@@ -121,6 +135,9 @@ class UndefinedValues:
         follow = self._following(sides)
         if family == "wgmma":
             follow, part = None, self._multiplying_group(sides, part)
+            full = partial(part, everyone)
+        elif family == "shfl":
+            follow, part = None, self._shuffling(sides, part)
             full = partial(part, everyone)
         elif follows(instruction):
             follow, part = None, self._loading(sides, part)
@@ -175,8 +192,8 @@ class UndefinedValues:
         roles, opcode = self._static.roles(sides.position), sides.instruction.opcode
         if not (sides.writes or (sides.reads and roles.writes and roles.passes_on == "never")):
             return None
-        if opcode.startswith(("shfl.", "redux.")):
-            return self._shuffling(sides) if opcode.startswith("shfl.") else self._reducing(sides)
+        if opcode.startswith("redux."):
+            return self._reducing(sides)
         if opcode in ("and.pred", "or.pred"):
             return self._short_circuit(sides)
         spread = spread_of(opcode)
@@ -260,8 +277,11 @@ class UndefinedValues:
 
         return combine
 
-    def _shuffling(self, sides: _Sides) -> Act:
-        """Return what follows a shuffle: each lane gets what the other lane's register holds; the flag is defined."""
+    def _shuffling(self, sides: _Sides, part: Act) -> Act:
+        """Return a shuffle that is followed: each lane gets what the other lane's register holds; the flag is defined.
+
+        What a lane gets from one that takes no part is undefined.
+        """
         texts, binder = sides.instruction.operands, self._storage.at(sides.position)
         result, *flag = (self._of(sides, text.strip()) for text in texts[0].split("|"))
         source = self._of(sides, texts[1])
@@ -271,13 +291,33 @@ class UndefinedValues:
         lane = (threads % WARP_SIZE).astype(np.int32)
 
         def shuffle(lanes: Lanes) -> None:
-            mine = lanes.select(lane)
-            other, _ = source_lanes(mode, mine, read_b(lanes), read_c(lanes))
-            moved = source[lanes.select(threads) - mine + other]
-            _give([result], lanes, moved)
-            _give(flag, lanes, 0)
+            known, moved = self.live, np.zeros(lanes.count, np.int32)
+            if known:  # before the shuffle writes to its operands
+                mine = lanes.select(lane)
+                other, _ = source_lanes(mode, mine, read_b(lanes), read_c(lanes))
+                moved = source[lanes.select(threads) - mine + other]
+            self._exchanged = None
+            part(lanes)
+            if self._exchanged is not None:
+                foreign = lanes.select(self._exchanged)
+                moved = np.where(foreign > 0, foreign, moved)
+            if self.live:
+                _give([result], lanes, moved)
+                _give(flag, lanes, 0)
+            if self.live is not known:
+                raise TurnedLive
 
         return shuffle
+
+    def exchange(self, position: int, threads: Indices, reads: ForeignReads) -> None:
+        """Note which (count,) threads read registers of lanes that take no part in a shuffle, which is undefined."""
+        number = self._loads.get(position)
+        if number is None:
+            number = self._loads[position] = len(self._sources) | _STRICT
+            self._sources.append(_Exchange(position, reads))
+        self._exchanged = np.zeros(self._storage.batch.threads, np.int32)
+        self._exchanged[threads] = number
+        self.live = True
 
     def _reducing(self, sides: _Sides) -> Act:
         """Return what follows `redux`: all lanes get what one of them has, and of bits, what all of them have."""
@@ -423,7 +463,12 @@ class UndefinedValues:
             return
         number = self._number(position, reach.region, int(reach.offsets[fresh][0]) + element * width, width)
         found = self._loaded.setdefault(first + element, np.zeros(reach.lanes.threads, np.int32))
-        found[reach.lanes.indices()[fresh]] = number
+        threads = reach.lanes.indices()[fresh]
+        found[threads] = number
+        if self._kept:
+            places = reach.places[fresh] + element * width
+            kept = [self._kept.get((reach.region.space, place), 0) for place in places.tolist()]
+            found[threads] = np.where(np.array(kept) > 0, kept, found[threads])
         self.live = True
 
     def _number(self, position: int, region: Region, offset: int, width: int) -> int:
@@ -453,6 +498,10 @@ class UndefinedValues:
         stored = self._stored[first : first + len(values)]
         origins = [None if each is None else reach.lanes.select(each) for each in stored]
         space, width = reach.region.space, values[0].itemsize
+        if space in ("shared", "local"):
+            for i, each in enumerate(origins):
+                if each is not None and each.any():
+                    self._keep(reach, each, i * width)
         undefined: list[Mask | None] = [None if each is None else each != 0 for each in origins]
         if space == "local":
             masks = [np.full(len(reach.places), ~value.dtype.type(0), value.dtype) for value in values]
@@ -466,6 +515,16 @@ class UndefinedValues:
                 worst = np.maximum(worst, np.minimum.reduce(known))
             self._report(position, worst, reach.lanes, "is stored" if space == "global" else "is passed to a function")
         return undefined
+
+    def _keep(self, reach: Reach, origins: Origins, offset: int) -> None:
+        """Remember where (count,) threads store what comes from a shuffle, `offset` bytes into their accesses."""
+        space = reach.region.space
+        for at in np.flatnonzero(origins).tolist():
+            key, number = (space, int(reach.places[at]) + offset), int(origins[at])
+            if isinstance(self._sources[number & (_STRICT - 1)], _Exchange):
+                self._kept[key] = number
+            else:
+                self._kept.pop(key, None)
 
     # --- findings ---------------------------------------------------------------------------------------------
 
@@ -498,6 +557,11 @@ class UndefinedValues:
         if isinstance(source, _Load):
             detail = f"{source.detail}, and a value made from it {use} at {self._findings.line(position)}"
             self._findings.add("uninitialised-read", source.position, detail, threads, variable=source.variable)
+            return
+        if isinstance(source, _Exchange):
+            words = source.reads.words(int(threads[0]) % WARP_SIZE)
+            detail = f"{words}, and a value made from it {use} at {self._findings.line(position)}"
+            self._findings.add("warp-divergence", source.position, detail, threads, remedy=_ALL_LANES)
             return
         detail = f"nothing has written register {source}, and a value made from it {use}"
         self._findings.add(

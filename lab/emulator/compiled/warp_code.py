@@ -895,6 +895,9 @@ class WarpCode:
         code = self._code
         said = code.bits(self._read(position, decoded.ins[0], "pred"))
         members = self._read(position, decoded.members, "b32")
+        if code.constants.get(members) != _EVERY_LANE:  # a lane outside its own mask
+            own = code.op(f"and {_V} {code.op(f'lshr {_V} {members}, {IOTA}')}, {splat(1, 32)}")
+            self._refuse_if(self._lanes, code.op(f"icmp eq {_V} {own}, zeroinitializer"))
         yes = code.op(f"and i32 {said}, {self._lanes}")
         no = code.op(f"and i32 {code.op(f'xor i32 {said}, -1')}, {self._lanes}")
         yes_of = code.op(f"and {_V} {members}, {code.spread('i32', yes)}")

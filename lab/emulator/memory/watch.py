@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -28,6 +29,27 @@ _FEW = 64
 """Threads of a strong write that are remembered as the last ones to write there: locks and flags have few."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ForeignReads:
+    """Lanes that read registers of lanes which take no part in a shuffle.
+
+    Attributes:
+        readers: (count,) lanes.
+        sources: (count,) the lane that each one reads.
+        exist: (count,) whether the block has a thread there.
+    """
+
+    readers: NDArray[np.int32]
+    sources: NDArray[np.int32]
+    exist: Mask
+
+    def words(self, reader: int = -1) -> str:
+        """Say what a lane reads; what the first one reads where that lane reads nothing of the kind."""
+        at = int(np.argmax(self.readers == reader))
+        fate = "which has exited" if self.exist[at] else "which the block does not have"
+        return f"lane {int(self.readers[at])} reads lane {int(self.sources[at])}, {fate}"
+
+
 class FollowsValues(Protocol):
     """What follows undefined values: `lab.emulator.undefined.UndefinedValues`."""
 
@@ -39,6 +61,9 @@ class FollowsValues(Protocol):
 
     def load(self, position: int, reach: Reach, fresh: Mask, element: int, width: int, *, first: int = 0) -> None:
         """Note for which threads an element was not written."""
+
+    def exchange(self, position: int, threads: Indices, reads: ForeignReads) -> None:
+        """Note which threads read registers of lanes that take no part in a shuffle."""
 
     def fetch(self, position: int, operand: int, rows: Mask, starts: Indices, *, region: Region, offset: int) -> None:
         """Note which rows of an operand of `wgmma` hold something that was not written."""

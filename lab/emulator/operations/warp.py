@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from lab.base.warp import WARP_SIZE
 from lab.emulator.arrays import Mask, Scalar, Words
-from lab.emulator.binding import Write
+from lab.emulator.binding import Read, Write
 from lab.emulator.lanes import Lanes
+from lab.emulator.memory.watch import ForeignReads
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.system import Run, Site, system
 
@@ -17,6 +18,7 @@ _LAST_LANE = WARP_SIZE - 1
 _EVERY_LANE = 0xFFFFFFFF
 SHUFFLES = ("up", "down", "bfly", "idx")
 _READS_OUTSIDER = "these lanes read a lane that is not in their mask, which is undefined"
+_NOT_MEMBER = "these lanes are not in the mask that they name"
 
 
 def by_warp(lanes: Lanes, values: NDArray[Scalar]) -> NDArray[Scalar]:
@@ -89,7 +91,7 @@ def shuffle(site: Site, op: Opcode) -> Run:
     read_mask = site.operands.source(site.texts[4], "u32")
     write, write_hit = _result_and_flag(site)
     everyone = site.batch.everyone
-    lane = (np.arange(site.batch.threads) % WARP_SIZE).astype(np.int32)
+    lane = _lane_numbers(site)
     base = np.arange(site.batch.threads) - lane
 
     def run(lanes: Lanes) -> None:
@@ -97,6 +99,8 @@ def shuffle(site: Site, op: Opcode) -> Run:
         source, hit = source_lanes(mode, mine, read_b(lanes), read_c(lanes))
         values = everyone.fill(read_a(everyone))
         _find_outsiders(site, lanes, lanes.fill(read_mask(lanes)), mine, source)
+        if not lanes.whole:
+            _follow_absent(site, lanes, mine, source)
         write(lanes, values[lanes.select(base) + source])
         if write_hit is not None:
             write_hit(lanes, hit)
@@ -116,12 +120,60 @@ def _find_outsiders(site: Site, lanes: Lanes, masks: Words, mine: NDArray[np.int
     """
     if masks.min() == _EVERY_LANE:
         return
-    for lane, what in ((mine, "these lanes are not in the mask that they name"), (source, _READS_OUTSIDER)):
-        out = np.flatnonzero((masks >> lane.astype(np.uint32)) & np.uint32(1) == 0)
-        if len(out):
-            detail = f"{what} (lane {int(lane[out[0]])}, mask {int(masks[out[0]]):#010x})"
-            site.findings.add("warp-divergence", site.position, detail, lanes.take(out).indices())
+    for lane, what in ((mine, _NOT_MEMBER), (source, _READS_OUTSIDER)):
+        if _outside(site, lanes, masks, lane, what):
             return
+
+
+def _outside(site: Site, lanes: Lanes, masks: Words, lane: NDArray[np.int32], what: str) -> bool:
+    """Note lanes for which (count,) other lanes are not in (count,) masks; return whether there are some."""
+    out = np.flatnonzero((masks >> lane.astype(np.uint32)) & np.uint32(1) == 0)
+    if len(out):
+        detail = f"{what} (lane {int(lane[out[0]])}, mask {int(masks[out[0]]):#010x})"
+        site.findings.add("warp-divergence", site.position, detail, lanes.take(out).indices())
+    return bool(len(out))
+
+
+def _lane_numbers(site: Site) -> NDArray[np.int32]:
+    return (np.arange(site.batch.threads) % WARP_SIZE).astype(np.int32)
+
+
+def _members(site: Site, read: Read[np.uint32]) -> Read[np.uint32]:
+    """Return a function that reads a member mask and notes lanes that their own mask leaves out."""
+    lane = _lane_numbers(site)
+
+    def checked(lanes: Lanes) -> Words:
+        masks = read(lanes)
+        if masks.min() != _EVERY_LANE:
+            _outside(site, lanes, lanes.fill(masks), lanes.select(lane), _NOT_MEMBER)
+        return masks
+
+    return checked
+
+
+def _follow_absent(site: Site, lanes: Lanes, mine: NDArray[np.int32], source: NDArray[np.int32]) -> None:
+    """Follow what lanes read from lanes that take no part: the value is undefined, even where the mask names them.
+
+    CUDA programming guide, warp shuffle functions: the value is undefined if the target thread is inactive. Lanes whose
+    result nobody uses do that in sound kernels, so that the finding comes where the value decides something.
+
+    Args:
+        site: The instruction.
+        lanes: The threads.
+        mine: (count,) the lane of each.
+        source: (count,) the lane that it reads.
+    """
+    threads = lanes.indices()
+    others = threads - mine + source
+    away = np.flatnonzero(~lanes.present()[others])
+    watch = site.memory.watch
+    if not len(away) or watch.clocks is None:
+        return
+    reads = ForeignReads(mine[away], source[away], site.batch.exists[others[away]])
+    if watch.undefined is not None and watch.undefined.follows(site.position):
+        watch.undefined.exchange(site.position, threads[away], reads)
+    else:
+        site.findings.add("warp-divergence", site.position, reads.words(), threads[away])
 
 
 @system("vote")
@@ -133,7 +185,7 @@ def vote(site: Site, op: Opcode) -> Run:
     op.finish()
     destination, source, *mask = site.texts
     read = site.operands.source(source, "pred")
-    read_mask = site.operands.source(mask[0] if sync else "0xffffffff", "b32")
+    read_mask = _members(site, site.operands.source(mask[0] if sync else "0xffffffff", "b32"))
     write = site.operands.target(destination, "b32" if mode == "ballot" else "pred")
 
     def run(lanes: Lanes) -> None:
@@ -175,7 +227,7 @@ def match(site: Site, op: Opcode) -> Run:
     op.finish()
     _, source, mask = site.texts
     read = site.operands.source(source, t)
-    read_mask = site.operands.source(mask, "b32")
+    read_mask = _members(site, site.operands.source(mask, "b32"))
     write, write_hit = _result_and_flag(site)
 
     def run(lanes: Lanes) -> None:
@@ -202,7 +254,7 @@ def redux(site: Site, op: Opcode) -> Run:
     op.finish()
     destination, source, mask = site.texts
     read, write = site.operands.source(source, t), site.operands.target(destination, t)
-    read_mask = site.operands.source(mask, "b32")
+    read_mask = _members(site, site.operands.source(mask, "b32"))
     info = np.iinfo(DTYPES[t])
     ufunc, neutral = {
         "add": (np.add, 0), "min": (np.minimum, info.max), "max": (np.maximum, info.min),
@@ -223,7 +275,7 @@ def elect(site: Site, op: Opcode) -> Run:
     """Build elect.sync: the lowest lane of the mask leads."""
     op.one_of(("sync",))
     op.finish()
-    read_mask = site.operands.source(site.texts[1], "b32")
+    read_mask = _members(site, site.operands.source(site.texts[1], "b32"))
     write, write_hit = _result_and_flag(site)
     if write_hit is None:
         raise UnknownForm("no predicate")

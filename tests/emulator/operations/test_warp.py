@@ -122,3 +122,59 @@ def test_shuffles_outside_of_their_mask(lane, mask, detail):
     assert [finding.detail.partition("these lanes ")[2] for finding in emulation.findings] == (
         [detail] if detail else []
     )
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "vote.sync.ballot.b32 %o0, %p0, MASK;",
+        "match.any.sync.b32 %o0, %r63, MASK;",
+        "redux.sync.add.u32 %o0, %r63, MASK;",
+        "elect.sync %o0|%p1, MASK;",
+    ],
+)
+@pytest.mark.parametrize(("mask", "kinds"), [("0x0000ffff", set()), ("0x0000fffe", {"warp-divergence"})])
+@pytest.mark.parametrize("engine", ["interpreted", "compiled"])
+def test_lanes_that_their_own_mask_leaves_out(instruction, mask, kinds, engine):
+    body = "setp.ge.u32 %p0, %r63, 3;" + instruction.replace("MASK", mask)
+    emulation, _ = execute(body, block=16, engine=engine)
+    assert {finding.kind for finding in emulation.findings} == kinds
+
+
+DOWN = "shfl.sync.down.b32 %r1, %r63, 8, 31, -1;"
+SHARED = ".shared .align 4 .b32 s[32];"
+SAVE = """mov.u32 %r2, s; shl.b32 %r3, %r63, 2; add.u32 %r2, %r2, %r3; st.shared.b32 [%r2], %r1; bar.sync 0;
+    ld.shared.b32 %o0, [%r2];"""
+TWICE = """mov.u32 %r2, %r63; shfl.sync.down.b32 %r2, %r2, 8, 31, -1; shfl.sync.down.b32 %r2, %r2, 1, 31, -1;
+    setp.eq.u32 %p1, %r63, 7; selp.b32 %o0, %r2, 0, %p1;"""
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (f"{DOWN} mov.u32 %o0, %r1;", "lane 8 reads lane 16, which the block does not have"),
+        (f"{DOWN} add.u32 %o0, %r1, %r63;", "lane 8 reads lane 16, which the block does not have"),
+        (f"{DOWN} setp.lt.u32 %p1, %r63, 8; mov.u32 %o0, 1; @%p1 mov.u32 %o0, %r1;", None),  # nobody uses it
+        (f"{DOWN} setp.lt.u32 %p1, %r63, 8; selp.b32 %o0, %r1, 7, %p1;", None),
+        ("shfl.sync.down.b32 %o0, %r63, 8, 15, -1;", None),  # the clamp gives lanes their own value back
+        (f"{DOWN} {SAVE}", "lane 8 reads lane 16, which the block does not have"),
+        (f"{DOWN} setp.eq.u32 %p2, %r1, 5; mov.u32 %o0, 1; @%p2 mov.u32 %o0, 2;", "lane 8 reads lane 16"),
+        (TWICE, "lane 8 reads lane 16"),  # by way of lane 8
+    ],
+)
+@pytest.mark.parametrize("engine", ["interpreted", "compiled"])
+def test_shuffles_read_lanes_that_are_not_there(body, words, engine):
+    emulation, _ = execute(body, block=16, declarations=SHARED, engine=engine)
+    assert [(finding.kind, finding.text.split(".")[0]) for finding in emulation.findings] == (
+        [("warp-divergence", "shfl")] if words else []
+    )
+    assert all(words in finding.detail for finding in emulation.findings)
+
+
+def test_shuffles_read_lanes_that_have_exited():
+    body = f"setp.ge.u32 %p1, %r63, 12; @%p1 exit; {DOWN} mov.u32 %o0, %r1;"
+    emulation, _ = execute(body)
+    (finding,) = emulation.findings
+    assert (finding.kind, finding.count) == ("warp-divergence", 8)
+    assert "lane 4 reads lane 12, which has exited" in finding.detail
+    assert execute(body, check=False)[0].clean
