@@ -26,6 +26,7 @@ from lab.emulator.operations.spaces import take_space
 from lab.emulator.operations.system import Run, Site, system
 
 _BYTE = 8
+_PLACE, _LEADING = 32, 16  # bytes
 _TYPES = ("f16", "bf16", "tf32", "f32", "s8", "u8", "s4", "u4", "b1", "s32", "f64")
 
 
@@ -50,6 +51,8 @@ def wmma(site: Site, op: Opcode) -> Run:
     names = operands.elements(fragment)
     width = max(BITS[t] * packed, _BYTE) // _BYTE
     each = len(names) * _elements_of_register(width)
+    grains = _grains(t, each * width, width * (cols if by_row else rows))
+    check = _alignment(site, space, place, stride if more else None, grains=grains, bits=BITS[t])
     lane = np.arange(site.batch.threads) % WARP_SIZE
 
     def offsets(lanes: Lanes, e: int) -> Addresses:
@@ -60,9 +63,75 @@ def wmma(site: Site, op: Opcode) -> Run:
 
     if what == "load":
         writes = [site.operands.target(name, container(t)) for name in names]
-        return _load(site, space, place, offsets, writes=writes, width=width)
+        return _both(check, _load(site, space, place, offsets, writes=writes, width=width))
     reads: list[Read[np.unsignedinteger[Any]]] = [site.operands.source(name, container(t)) for name in names]
-    return _store(site, space, place, offsets, reads=reads, width=width)
+    return _both(check, _store(site, space, place, offsets, reads=reads, width=width))
+
+
+def _both(first: Run, second: Run) -> Run:
+    def run(lanes: Lanes) -> None:
+        first(lanes)
+        second(lanes)
+
+    return run
+
+
+def _grains(t: str, fragment: int, line: int) -> tuple[int, int]:
+    """Return the bytes of which a tile's address, and its leading dimension, must be a multiple.
+
+    CUDA programming guide, warp matrix functions: an address of 256 bits, a leading dimension of 16 bytes. Tiles whose
+    lines are shorter than 32 bytes lie side by side at multiples of their length. For f64 it is the size of a lane's
+    fragment (PTX ISA, matrix storage for wmma).
+
+    Args:
+        t: Type of an element.
+        fragment: Bytes of a lane's fragment.
+        line: Bytes of a row, or a column, of the tile.
+    """
+    place, leading = min(_PLACE, line), _LEADING
+    return (min(place, fragment), min(leading, fragment)) if t == "f64" else (place, leading)
+
+
+def _alignment(
+    site: Site, space: str, place: str, stride: Read[np.uint32] | None, *, grains: tuple[int, int], bits: int
+) -> Run:
+    """Build the check of a tile's address and, where it is given, of its leading dimension.
+
+    Args:
+        site: The instruction.
+        space: State space of the address.
+        place: The address operand.
+        stride: Reads the leading dimension, in elements.
+        grains: The bytes of which the address and the leading dimension must be a multiple.
+        bits: Width of an element.
+    """
+    address = site.operands.address(place, space)
+    of_address, of_leading = grains
+
+    def check(lanes: Lanes) -> None:
+        start = address(lanes)
+        if stride is not None:
+            elements = lanes.fill(stride(lanes)).astype(np.int64)
+            bad = np.flatnonzero(elements * bits % (of_leading * _BYTE))
+            if len(bad):
+                number = int(elements[bad[0]])
+                detail = f"a leading dimension of {number} elements is {number * bits / _BYTE:g} bytes, which is not a"
+                detail += f" multiple of {of_leading}"
+                remedy = f"pad rows to a multiple of {of_leading * _BYTE // bits} elements"
+                threads = lanes.take(bad).indices()
+                site.findings.add(
+                    "misaligned", site.position, detail, threads, address=int(start[bad[0]]), remedy=remedy
+                )
+                return
+        bad = np.flatnonzero(start % of_address)
+        if len(bad):
+            detail = f"a matrix at an address that is {int(start[bad[0]] % of_address)} bytes beyond a multiple of"
+            detail += f" {of_address} bytes"
+            remedy = f"align the array to {of_address} bytes, and begin tiles at multiples of that"
+            threads = lanes.take(bad).indices()
+            site.findings.add("misaligned", site.position, detail, threads, address=int(start[bad[0]]), remedy=remedy)
+
+    return check
 
 
 Offsets = Callable[[Lanes, int], Addresses]

@@ -55,3 +55,21 @@ def test_stmatrix_stores_turned_matrices(count, trans):
     found = np.ascontiguousarray(out.reshape(count, 32)).view(np.uint16).reshape(count, 8, 8)
     wanted = np.arange(64 * count).reshape(count, 8, 8)
     np.testing.assert_array_equal(found, wanted.swapaxes(1, 2) if trans else wanted)
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    [
+        "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r3];",
+        "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r3], {%r4};",
+    ],
+)
+@pytest.mark.parametrize(("stride", "kinds"), [(48, []), (40, ["misaligned"])])
+def test_rows_that_are_not_aligned(instruction, stride, kinds):
+    """Rows of 20 halves: every other one begins 8 bytes beyond a multiple of 16."""
+    body = f""".shared .align 16 .b8 s[1536]; mov.u32 %r1, s; mov.u32 %r4, 0;
+        shl.b32 %r2, %r63, 2; add.u32 %r2, %r1, %r2;
+        {"".join(f"st.shared.u32 [%r2+{128 * i}], %r4;" for i in range(12))} bar.sync 0;
+        mad.lo.u32 %r3, %r63, {stride}, %r1; {instruction} mov.u32 %o0, 1;"""
+    emulation, _ = execute(body)
+    assert [finding.kind for finding in emulation.findings] == kinds

@@ -94,3 +94,39 @@ def test_shapes_in_cuda(shape):
     emulation = launch(ptx, "k", 1, 32, [np.ascontiguousarray(a.T), b, out])
     assert emulation.clean
     np.testing.assert_array_equal(out, a.astype(np.float32) @ b.astype(np.float32) + 1)
+
+
+TILES = {
+    "load_a_f16": "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r1,%r2,%r3,%r4,%r5,%r6,%r7,%r8}, [%rd0], LD;",
+    "load_b_narrow": "wmma.load.b.sync.aligned.row.m32n8k16.global.f16 {%r1,%r2,%r3,%r4,%r5,%r6,%r7,%r8}, [%rd0], LD;",
+    "load_c_f32": "wmma.load.c.sync.aligned.row.m16n16k16.global.f32 {%r1,%r2,%r3,%r4,%r5,%r6,%r7,%r8}, [%rd0], LD;",
+    "store_f32": "wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%rd0], {%r1,%r2,%r3,%r4,%r5,%r6,%r7,%r8}, LD;",
+    "load_a_s8": "wmma.load.a.sync.aligned.row.m16n16k16.global.s8 {%r1,%r2}, [%rd0], LD;",
+    "load_a_f64": "wmma.load.a.sync.aligned.row.m8n8k4.global.f64 {%rd1}, [%rd0], LD;",
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "offset", "leading", "words"),
+    [
+        ("load_a_f16", 0, 24, None),
+        ("load_a_f16", 32, 16, None),
+        ("load_a_f16", 0, 20, "a leading dimension of 20 elements is 40 bytes"),
+        ("load_a_f16", 16, 24, "16 bytes beyond a multiple of 32"),
+        ("load_b_narrow", 16, 24, None),  # tiles of 8 columns lie side by side
+        ("load_b_narrow", 8, 24, "8 bytes beyond a multiple of 16"),
+        ("load_c_f32", 0, 20, None),
+        ("load_c_f32", 0, 18, "is 72 bytes"),
+        ("store_f32", 64, 20, None),
+        ("store_f32", 16, 16, "16 bytes beyond a multiple of 32"),
+        ("load_a_s8", 16, 48, None),
+        ("load_a_s8", 16, 40, "is 40 bytes"),
+        ("load_a_f64", 8, 5, None),
+    ],
+)
+def test_matrices_that_are_not_aligned(form, offset, leading, words):
+    body = "".join(f"mov.u32 %r{i}, 0;" for i in range(1, 9)) + f"ld.param.u64 %rd0, [p]; add.u64 %rd0, %rd0, {offset};"
+    ptx = kernel(body + TILES[form].replace("LD", str(leading)), ["p"])
+    emulation = launch(ptx, "k", 1, 32, [np.zeros(512)])
+    assert [(finding.kind, finding.count) for finding in emulation.findings] == ([("misaligned", 32)] if words else [])
+    assert all(words in finding.detail for finding in emulation.findings)
