@@ -235,6 +235,7 @@ class _Started:
         findings: Faults.
         counters: Tallies, or None.
         written: The buffers that the kernel may write.
+        ambiguous: Some buffer that the kernel may write is loaded by `ld.global.nc`, which takes it for read-only.
         extents: Position of an instruction to the shared or local variable that its address derives from.
     """
 
@@ -258,15 +259,27 @@ class _Started:
         regions = dict(self.buffers.names)
         for name, start in self.symbols.items():
             regions[name] = [*regions.get(name, ()), self.space.at(start)]
-        every = list(self.space.regions.values())
-        chosen = every if names is None else [one for name in names for one in regions.get(name, ())]
-        self.written = [one for one in chosen if one is not None and one.space == "global"]
+        self.written = self._buffers_of(names, regions)
+        read_only = self._buffers_of(provenance.read_only_names, regions) if request.check else []
+        self.ambiguous = any(one in self.written for one in read_only)
         self.extents: Mapping[int, Place] = {}
         if request.check:
             self.extents = provenance.inner_places
 
+    def _buffers_of(self, names: Sources | None, regions: Mapping[str, Sequence[Region | None]]) -> list[Region]:
+        """Return the buffers in global memory that names stand for; None stands for all of them."""
+        every = list(self.space.regions.values())
+        chosen = every if names is None else [one for name in names for one in regions.get(name, ())]
+        return [one for one in chosen if one is not None and one.space == "global"]
+
     def maker(self, request: _Request) -> KernelMaker:
-        """Return what makes the kernel's machine code."""
+        """Return what makes the kernel's machine code.
+
+        Raises:
+            NotCompiled: it does not watch what the launch needs.
+        """
+        if self.ambiguous:
+            raise NotCompiled(_AMBIGUOUS)
         program, watched = request.program, None
         if request.check:
             copies = any(instruction.opcode.startswith("cp.async") for _, instruction in program.code)
@@ -309,6 +322,7 @@ class _Started:
         )
 
 
+_AMBIGUOUS = "a buffer that the kernel may write is loaded by ld.global.nc"
 _TRACED = 3_000_000
 """Work of a `Budget` after which a trace ends: some hundredths of a second."""
 
@@ -414,7 +428,7 @@ class _Asked:
 
     def ready(self) -> bool:
         """Whether the code was made before."""
-        return not self._faults and self._started.maker(self._request).ready
+        return not (self._faults or self._started.ambiguous) and self._started.maker(self._request).ready
 
     def possible(self) -> bool:
         """Whether the code can be made."""

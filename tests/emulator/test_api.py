@@ -274,3 +274,40 @@ def test_the_stores_to_a_traced_buffer(engine):
     assert stored.elements.tolist() == [*range(896, 1000), *range(128, 256)]
     np.testing.assert_array_equal(stored.values, 2 * stored.elements)
     np.testing.assert_array_equal(stored.blocks, stored.elements // 128)
+
+
+READ_ONLY = """ld.param.u64 %rd0, [p]; mov.u32 %r0, %tid.x; mad.wide.u32 %rd1, %r0, 4, %rd0;
+xor.b32 %r1, %r0, 1; mad.wide.u32 %rd2, %r1, 4, %rd0; ld.param.u64 %rd3, [q]; mad.wide.u32 %rd3, %r0, 4, %rd3;"""
+LOAD, STORE, BARRIER = "ld.global.nc.u32 %r3, [%rd2];\n", "st.global.u32 [%rd1], %r0;\n", "bar.sync 0;\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "notes"),
+    [
+        (STORE + BARRIER + LOAD, LOAD, 0),
+        ("red.global.add.u32 [%rd1], 1;\n" + BARRIER + LOAD, LOAD, 0),
+        (STORE + LOAD.replace("%rd2", "%rd1"), LOAD, 0),  # even its own value
+        (LOAD + BARRIER + STORE, STORE, 0),
+        (LOAD.replace("%rd2", "%rd1") + STORE, None, 1),  # an elementwise kernel in place
+        (STORE + BARRIER + LOAD.replace(".nc", ""), None, 0),
+        (LOAD + STORE.replace("%rd1", "%rd3"), None, 0),
+        (STORE + BARRIER + LOAD.replace("%rd2", "%rd3"), None, 0),
+    ],
+)
+@pytest.mark.parametrize("engine", ["interpreted", "compiled", "auto"])
+def test_loads_that_take_for_read_only_what_the_launch_writes(body, line, notes, engine):
+    ptx = kernel(READ_ONLY + "\n" + body, ["p", "q"])
+    one, two = np.zeros(64, np.uint32), np.zeros(64, np.uint32)
+    emulation = launch(ptx, "k", 1, 64, [one, two], engine=engine)
+    kinds = [(finding.kind, finding.text.split(".")[0]) for finding in emulation.findings]
+    assert kinds == ([("global-race", line.split(".")[0])] if line else [])
+    assert all(finding.other.kind == ("write" if line is LOAD else "read") for finding in emulation.findings)
+    assert len(emulation.notes) == notes
+
+
+def test_one_array_passed_twice_is_no_read_only_memory():
+    ptx = kernel(READ_ONLY + BARRIER + LOAD + BARRIER + STORE.replace("%rd1", "%rd3"), ["p", "q"])
+    one = np.zeros(64, np.uint32)
+    assert launch(ptx, "k", 1, 64, [one, np.zeros(64, np.uint32)], engine="compiled").engine == "compiled"
+    emulation = launch(ptx, "k", 1, 64, [one, one], engine="compiled")
+    assert [finding.kind for finding in emulation.findings] == ["global-race"]

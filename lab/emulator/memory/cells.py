@@ -72,6 +72,7 @@ class Cells:
         readers: Plain reads, once there was one.
         atomics: Strong writes and updates, once there was one.
         watchers: Strong reads, once there was one.
+        read_only: The first and the latest loads that take the memory for read-only, once there was one.
         bulk: (cells,) what a bulk copy wrote last, and no thread since, once there was one.
         arriving: (cells,) bulk copies that may still write a cell, once there was one.
         wide: All strong accesses so far have the device's scope.
@@ -86,6 +87,7 @@ class Cells:
         self.readers: Pair | None = None
         self.atomics: Pair | None = None
         self.watchers: Pair | None = None
+        self.read_only: Pair | None = None
         self.arriving: NDArray[np.int16] | None = None
         self.bulk: Mask | None = None
         self._copied_by: NDArray[np.int32] | None = None
@@ -113,6 +115,15 @@ class Cells:
         if self.watchers is None:
             self.watchers = self._slot(), self._slot()
         return self.watchers
+
+    def note_read_only(self, cells: Indices, stamps: Stamps, position: int) -> None:
+        """Remember loads of (count,) cells, with (count,) stamps, that take the memory for read-only."""
+        if self.read_only is None:
+            self.read_only = self._slot(), self._slot()
+        first, latest = self.read_only
+        new = np.flatnonzero(first.stamps[cells] == 0)[::-1]  # of several threads at one place, the first one stays
+        first.stamps[cells[new]], first.at[cells[new]] = stamps[new], position
+        latest.stamps[cells], latest.at[cells] = stamps, position
 
     def still_arriving(self) -> NDArray[np.int16]:
         """Return how many bulk copies may still write each cell."""

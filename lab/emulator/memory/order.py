@@ -32,11 +32,13 @@ class Order:
         level: `PLAIN_LEVEL`, `VOLATILE`, `CTA`, `CLUSTER`, `WIDE` or `BY_WARP`.
         acquire: What a release before it wrote is ordered before what comes after it.
         release: What came before it is ordered before whoever acquires what it writes.
+        read_only: A load that takes its memory for read-only throughout the launch (`ld.global.nc`, `__ldg`).
     """
 
     level: int = PLAIN_LEVEL
     acquire: bool = False
     release: bool = False
+    read_only: bool = False
 
     @property
     def strong(self) -> bool:
@@ -68,7 +70,7 @@ def order_of(words: Collection[str], *, update: bool = False, returns: bool = Fa
         return Order(VOLATILE)
     named = [word for word in ("relaxed", "acquire", "release", "acq_rel", "mmio") if word in words]
     if not (named or update):
-        return PLAIN
+        return Order(read_only=True) if "nc" in words else PLAIN
     level = next((_SCOPES[word] for word in _SCOPES if word in words), WIDE)
     acquire = "acquire" in named or "acq_rel" in named or (returns and not named)
     return Order(level, acquire, "release" in named or "acq_rel" in named)

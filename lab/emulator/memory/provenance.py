@@ -55,6 +55,16 @@ class Provenance:
         return None if _UNKNOWN in written else frozenset(written - {_LOADED})
 
     @cached_property
+    def read_only_names(self) -> Sources | None:
+        """The parameters and module variables that `ld.global.nc` reads; None where it may be any."""
+        read: set[str] = set()
+        for number, instruction in self._program.code:
+            family, *parts = instruction.opcode.split(".")
+            if family in ("ld", "ldu") and "nc" in parts:
+                read |= self._of(number, _address(instruction))
+        return None if _UNKNOWN in read else frozenset(read - {_LOADED})
+
+    @cached_property
     def inner_places(self) -> Mapping[int, Place]:
         """The variable that each access to shared or local memory derives from, where it is one of known size.
 

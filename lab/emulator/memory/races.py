@@ -45,6 +45,10 @@ _REMEDY = {
     "or atomics in both places",
 }
 
+_READ_ONLY = "a load by ld.global.nc, which takes memory for read-only, of what the same launch has written"
+_OVER_READ_ONLY = "a write to what the same launch loads by ld.global.nc, which takes memory for read-only"
+_NO_READ_ONLY = "a plain load, without __ldg(), and no const __restrict__ on this pointer"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Conflict:
@@ -166,6 +170,49 @@ class Races:
             cells.write.stamps[side.cells] = self._clocks.stamps(side.who, side.order)[:, None]
             cells.write.at[side.cells] = side.position
         return found, any(alike)
+
+    def read_only(self, side: CheckedAccess) -> list[Conflict]:
+        """Check a load that takes its memory for read-only, and remember it: nothing in the launch may write there.
+
+        PTX ISA, ld.global.nc: the memory must be read-only for the duration of the kernel. Barriers do not help, since
+        the load may be served from a cache that stores do not update.
+        """
+        cells, flat, pieces = self.cells, side.cells.reshape(-1), side.cells.shape[1]
+        cells.note_read_only(flat, np.repeat(self._clocks.stamps(side.who, side.order), pieces), side.position)
+        at = np.flatnonzero(cells.write.stamps[flat])
+        if not len(at):
+            return []
+        where = flat[at]
+        stamps, positions = cells.write.stamps[where], cells.write.at[where]
+        if cells.atomics is not None:  # of a strong write, `write` says no more than that there was one
+            strong = stamps <= WRITTEN
+            stamps = np.where(strong, cells.atomics[0].stamps[where], stamps)
+            positions = np.where(strong, cells.atomics[0].at[where], positions)
+        return [
+            Conflict(self._kind, at // pieces, self.threads_of(stamps), positions, "write", _READ_ONLY, _NO_READ_ONLY)
+        ]
+
+    def over_read_only(self, side: CheckedAccess) -> tuple[list[Conflict], bool]:
+        """Check a write to what loads have taken for read-only.
+
+        Returns:
+            The conflicts, and whether it writes what its own thread alone read so.
+        """
+        if self.cells.read_only is None:
+            return [], False
+        flat, pieces = side.cells.reshape(-1), side.cells.shape[1]
+        first, latest = self.cells.read_only
+        mine = np.repeat(self._clocks.ids[side.who], pieces)
+        read = first.stamps[flat] > 0
+        theirs = [read & (slot.stamps[flat] & THREAD != mine) for slot in (first, latest)]
+        at = np.flatnonzero(theirs[0] | theirs[1])
+        if not len(at):
+            return [], bool(read.any())
+        where, early = flat[at], theirs[0][at]
+        stamps = np.where(early, first.stamps[where], latest.stamps[where])
+        positions = np.where(early, first.at[where], latest.at[where])
+        other = self.threads_of(stamps)
+        return [Conflict(self._kind, at // pieces, other, positions, "read", _OVER_READ_ONLY, _NO_READ_ONLY)], False
 
     def observe(self, side: CheckedAccess) -> None:
         """Note that the strong access made last observed the values that it found."""

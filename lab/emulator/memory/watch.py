@@ -161,6 +161,8 @@ class AccessWatch:
             if races is not None:
                 side = CheckedAccess(races.cells.covered(reach.places, width), reach.lanes.indices(), order, position)
                 found = races.read(side) + _before_arrival(side.cells, races.cells, "read of")
+                if order.read_only:
+                    found += races.read_only(side)
                 self._report(position, region, reach.lanes, reach.offsets, found, width=element or width)
         if order.strong:
             self.synchronise(position, reach, order, reads=True, wrote=False)
@@ -236,6 +238,7 @@ class AccessWatch:
             found, alike = races.write(side, same)
             clash, equal = races.collisions(side, reach.places, contiguous)
             found, alike = found + ([clash] if clash is not None else []), alike or equal
+            found += self._over_read_only(position, side, races)
             found += _before_arrival(side.cells, races.cells, "write over")
             found += self._over_reads(side, races.cells)
         self._report(position, region, reach.lanes, reach.offsets, found, width=width)
@@ -281,6 +284,7 @@ class AccessWatch:
             found, _ = races.write(side, never_same, update=True)
             if returns:
                 races.observe(side)
+            found += self._over_read_only(position, side, races)
             found += _before_arrival(side.cells, races.cells, "update of")
             found += self._over_reads(side, races.cells)
             self._report(position, region, reach.lanes, reach.offsets, found, width=width)
@@ -310,6 +314,13 @@ class AccessWatch:
                 variable=self._findings.element(region.space, region.name, int(offsets[0]), width),
                 remedy="declare it: out or inout where it is a result, scratch where nobody compares it",
             )
+
+    def _over_read_only(self, position: int, side: CheckedAccess, races: Races) -> list[Conflict]:
+        """Check a write to what loads take for read-only; one by the only thread that reads there so is a note."""
+        found, own = races.over_read_only(side)
+        if own and not found:
+            self.note(position, "the thread has read this memory by ld.global.nc, which takes it for read-only")
+        return found
 
     def _over_reads(self, side: CheckedAccess, known: Cells, *, bulk: bool = False) -> list[Conflict]:
         """Check a write to a buffer that bulk copies read, and note whether it is a bulk copy's."""
@@ -345,7 +356,7 @@ class AccessWatch:
             cells = races.cells.under(rows, length)
             side = CheckedAccess(cells[:, None], np.full(len(cells), thread), RELAXED if update else PLAIN, position)
             found, _ = races.write(side, never_same, update=update)
-            found += self._over_reads(side, races.cells, bulk=True)
+            found += self._over_reads(side, races.cells, bulk=True) + self._over_read_only(position, side, races)
             self.report_global(position, thread, region, cells * granule, found)
             arriving[cells] += change
 

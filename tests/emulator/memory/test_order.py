@@ -24,6 +24,7 @@ from lab.emulator.memory.order import (
     [
         ("ld.global.u32", PLAIN),
         ("ld.volatile.global.u32", Order(VOLATILE)),
+        ("ld.global.nc.u32", Order(read_only=True)),
         ("ld.relaxed.gpu.global.u32", Order(WIDE)),
         ("ld.acquire.cta.u32", Order(CTA, acquire=True)),
         ("st.release.cluster.u32", Order(CLUSTER, release=True)),

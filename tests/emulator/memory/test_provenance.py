@@ -83,3 +83,8 @@ def test_an_access_that_may_mean_two_variables_is_left_alone():
     body = "mov.u32 %r0, one; mov.u32 %r1, two; setp.eq.u32 %p0, 0, 0; selp.u32 %r2, %r0, %r1, %p0;"
     body += "st.shared.u32 [%r2+16], 1;"
     assert execute(body, block=1, outputs=0, declarations=declared)[0].clean
+
+
+def test_what_is_read_by_loads_for_read_only_memory():
+    module = read_ptx(kernel(LOAD + "ld.global.nc.u32 %r0, [%rd2]; ld.global.u32 %r1, [%rd3];", ["a", "b"]))
+    assert Provenance(Program(module, "k")).read_only_names == {"a"}
