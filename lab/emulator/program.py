@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -13,6 +13,7 @@ from lab.emulator.callgraph import CallGraph
 from lab.emulator.control import CodeBlock, split, weak_topological_order
 from lab.emulator.definedness import Definedness
 from lab.emulator.errors import UnsupportedInstruction
+from lab.emulator.flags import FlagUse, flag_reads
 from lab.emulator.opcodes import DTYPES
 from lab.emulator.vectors import with_vectors_expanded
 from lab.isa.mix import LoopMix, kernel_mix
@@ -296,6 +297,11 @@ class Program:
     def definedness(self) -> Definedness:
         """Which registers may be read before they are written."""
         return Definedness(self)
+
+    @cached_property
+    def flag_reads(self) -> Mapping[int, FlagUse]:
+        """The volatile reads of flags."""
+        return flag_reads(self)
 
     def decides(self, position: int) -> bool:
         """Return `Definedness.decides`; few programs have a wait whose result is asked after, and need that table."""

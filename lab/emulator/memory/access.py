@@ -22,7 +22,7 @@ from lab.emulator.memory.memory import (
     AddressSpace,
     Region,
 )
-from lab.emulator.memory.order import PLAIN, Order
+from lab.emulator.memory.order import DATA, PLAIN, VOLATILE, Order
 from lab.emulator.memory.reach import AddressChecker, Attempt, Reach
 from lab.emulator.memory.reuse import AccessTrace
 from lab.emulator.memory.shadow import SharedShadow
@@ -76,7 +76,7 @@ class MemoryUnit:
             extents: Position of an instruction to the shared variable that its address derives from.
             trace: What takes down accesses to global memory, or None.
         """
-        self.progress = progress
+        self.progress, self._program = progress, program
         self.space, self._batch, self._counters, self._trace = space, batch, counters, trace
         own = np.arange(batch.threads, dtype=np.int64)
         self.shared = Region("shared memory", "shared", SHARED_WINDOW, shared_bytes, row_count=batch.blocks)
@@ -150,7 +150,8 @@ class MemoryUnit:
         for part in self.reach(position, space, addresses, whole, lanes, verb="load"):
             if counted:
                 self.count(position, part, whole, "load")
-            self.watch.load(position, part, whole, order, element=width, first=first)
+            data = order.level == VOLATILE and not self._is_flag(position, part)
+            self.watch.load(position, part, whole, DATA if data else order, element=width, first=first)
             values = part.region.load(part.places, width, vector)
             if part.part.whole:
                 return values
@@ -159,6 +160,17 @@ class MemoryUnit:
             for result, value in zip(results, values, strict=True):
                 result[part.part.rows] = value
         return _zeros(len(addresses), width, vector) if results is None else results
+
+    def _is_flag(self, position: int, part: Reach) -> bool:
+        """Return whether a volatile read is of flags.
+
+        One that is not polled is where the lanes of a warp look at one place in global memory: what a block tells its
+        threads through shared memory takes a barrier.
+        """
+        use = self._program.flag_reads.get(position)
+        if use == "looked at":
+            return part.region.space == "global" and len(np.unique(part.places)) <= part.lanes.warps
+        return use == "polled"
 
     # --- stores -----------------------------------------------------------------------------------------------
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from lab.emulator.arrays import Mask
 
-PLAIN_LEVEL, VOLATILE, CTA, CLUSTER, WIDE, BY_WARP = range(6)
-"""Levels of strength: plain, volatile, and strong within a block, a cluster, or the device and the system; and a plain
-access that all lanes of a warp make together."""
+PLAIN_LEVEL, VOLATILE, CTA, CLUSTER, WIDE, BY_WARP, VOLATILE_DATA = range(7)
+"""Levels of strength: plain, volatile, and strong within a block, a cluster, or the device and the system; a plain access
+that all lanes of a warp make together; and a volatile read whose value is data (`lab.emulator.flags`)."""
 
 SAME_WARP, SAME_BLOCK, SAME_CLUSTER, APART = range(4)
 """How close two threads are."""
@@ -29,7 +29,7 @@ class Order:
     """How strong an access is.
 
     Attributes:
-        level: `PLAIN_LEVEL`, `VOLATILE`, `CTA`, `CLUSTER`, `WIDE` or `BY_WARP`.
+        level: `PLAIN_LEVEL`, `VOLATILE`, `CTA`, `CLUSTER`, `WIDE`, `BY_WARP` or `VOLATILE_DATA`.
         acquire: What a release before it wrote is ordered before what comes after it.
         release: What came before it is ordered before whoever acquires what it writes.
         read_only: A load that takes its memory for read-only throughout the launch (`ld.global.nc`, `__ldg`).
@@ -51,6 +51,9 @@ PLAIN = Order()
 
 WARPS = Order(BY_WARP)
 """An access of a whole warp, such as that of a matrix instruction: whichever lane goes on, it has been made."""
+
+DATA = Order(VOLATILE_DATA)
+"""A volatile read of data."""
 
 RELAXED = Order(WIDE)
 """An atomic access of the widest scope that orders nothing."""
@@ -78,20 +81,21 @@ def order_of(words: Collection[str], *, update: bool = False, returns: bool = Fa
 
 def _morally_strong() -> Mask:
     """Return the table that `TOGETHER` documents."""
-    table = np.zeros((6, 6, 4, 2), np.bool_)
+    table = np.zeros((7, 7, 4, 2), np.bool_)
     for near in (SAME_WARP, SAME_BLOCK, SAME_CLUSTER, APART):
-        table[VOLATILE, VOLATILE, near, 0] = near != SAME_WARP
+        table[VOLATILE, VOLATILE, near, 0] = True
         for one, reach in _REACH.items():
-            table[one, VOLATILE, near] = table[VOLATILE, one, near] = reach >= near
+            for level in (VOLATILE, VOLATILE_DATA):
+                table[one, level, near] = table[level, one, near] = reach >= near
             for two, other_reach in _REACH.items():
                 table[one, two, near] = min(reach, other_reach) >= near
     return table
 
 
 TOGETHER: Mask = _morally_strong()
-"""(6, 6, 4, 2): whether accesses of two levels, by threads so close, may happen together without a race; the last index
+"""(7, 7, 4, 2): whether accesses of two levels, by threads so close, may happen together without a race; the last index
 says whether both write.
 
 Volatile accesses count as relaxed ones of the whole system, as PTX has them, with two exceptions that catch what
-volatile is wrongly used for: lanes of one warp that exchange data through volatile memory without `__syncwarp`, and two
+volatile is wrongly used for: threads that exchange data through volatile memory without a barrier or fences, and two
 threads that both write, so that an update of theirs can be lost."""

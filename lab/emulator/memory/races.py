@@ -26,6 +26,7 @@ from lab.emulator.memory.order import (
     SAME_WARP,
     TOGETHER,
     VOLATILE,
+    VOLATILE_DATA,
     WIDE,
     Order,
 )
@@ -301,6 +302,8 @@ class Races:
         words = "volatile write" if is_volatile else kind
         detail = self._detail(words, int(near[0]), both_write=same is not None)
         remedy = _REMEDY.get(int(near[0]), _REMEDY[APART])
+        if side.order.level in (VOLATILE, VOLATILE_DATA) and (is_volatile or level_of(held[:1])[0] == VOLATILE_DATA):
+            remedy = f"volatile orders nothing: {remedy}"
         instructions = slot.at[side.cells].reshape(-1)[at]
         other = "write" if is_volatile else kind
         return [Conflict(self._kind, at // pieces, (held & THREAD) - 1, instructions, other, detail, remedy)]

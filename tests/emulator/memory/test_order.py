@@ -12,6 +12,7 @@ from lab.emulator.memory.order import (
     SAME_WARP,
     TOGETHER,
     VOLATILE,
+    VOLATILE_DATA,
     WARPS,
     WIDE,
     Order,
@@ -61,7 +62,10 @@ def test_scopes_must_include_the_other_thread():
     assert not TOGETHER[WARPS.level].any()
 
 
-def test_volatile_is_no_synchronisation_within_a_warp_and_loses_updates():
-    assert TOGETHER[VOLATILE, VOLATILE, APART, 0]
-    assert not TOGETHER[VOLATILE, VOLATILE, APART, 1]
-    assert not TOGETHER[VOLATILE, VOLATILE, SAME_WARP].any()
+def test_volatile_exchanges_flags_and_no_data_and_loses_updates():
+    for near in (SAME_WARP, SAME_BLOCK, SAME_CLUSTER, APART):
+        assert TOGETHER[VOLATILE, VOLATILE, near, 0]
+        assert not TOGETHER[VOLATILE, VOLATILE, near, 1]
+        assert not TOGETHER[VOLATILE, VOLATILE_DATA, near].any()
+        assert not TOGETHER[VOLATILE_DATA, VOLATILE, near].any()
+        assert TOGETHER[VOLATILE_DATA, WIDE, near].all()

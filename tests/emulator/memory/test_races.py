@@ -6,7 +6,7 @@ import pytest
 from lab.emulator.batch import make_batch
 from lab.emulator.memory.cells import Cells
 from lab.emulator.memory.clocks import BatchClocks, LaunchClocks
-from lab.emulator.memory.order import CTA, PLAIN, VOLATILE, WIDE, Order
+from lab.emulator.memory.order import CTA, DATA, PLAIN, VOLATILE, WIDE, Order
 from lab.emulator.memory.races import CheckedAccess, Races
 
 ATOMIC, BLOCK_ATOMIC, SHY = Order(WIDE), Order(CTA), Order(VOLATILE)
@@ -94,7 +94,9 @@ def test_strong_writes(first, second, racy):
         ((0, ATOMIC), (64, ATOMIC), False),
         ((0, ATOMIC), (64, PLAIN), True),
         ((0, SHY), (64, SHY), False),  # a flag
-        ((0, SHY), (1, SHY), True),  # lanes that believe in lockstep
+        ((0, DATA), (1, SHY), True),  # lanes that believe in lockstep
+        ((0, DATA), (64, SHY), True),  # overwritten, with nothing between the two
+        ((0, DATA), (64, ATOMIC), False),
     ],
 )
 def test_strong_reads(reader, writer, racy):
