@@ -14,8 +14,8 @@ import numpy as np
 from lab.emulator.arrays import Mask
 
 PLAIN_LEVEL, VOLATILE, CTA, CLUSTER, WIDE, BY_WARP, VOLATILE_DATA = range(7)
-"""Levels of strength: plain, volatile, and strong within a block, a cluster, or the device and the system; a plain access
-that all lanes of a warp make together; and a volatile read whose value is data (`lab.emulator.flags`)."""
+"""Levels of strength: plain, volatile, and strong within a block, a cluster, or the device and the system; a plain
+access that all lanes of a warp make together; and a volatile read whose value is data (`lab.emulator.flags`)."""
 
 SAME_WARP, SAME_BLOCK, SAME_CLUSTER, APART = range(4)
 """How close two threads are."""
