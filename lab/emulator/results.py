@@ -16,6 +16,7 @@ from lab.isa.model import SourceLocation
 FindingKind = Literal[
     "out-of-bounds",
     "misaligned",
+    "read-only",
     "uninitialised-read",
     "uninitialised-register",
     "shared-race",

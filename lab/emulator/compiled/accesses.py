@@ -207,7 +207,9 @@ ready:
   %al1 = and i64 %al0, {width - 1}
   %crooked = icmp ne i64 %al1, 0
   %bad1 = or i1 %under, %over
-  %bad = or i1 %bad1, %crooked
+  %bad2 = or i1 %bad1, %crooked
+  %constant = icmp eq i64 {"1" if shared or access.kind == "load" else "%counts"}, 0
+  %bad = or i1 %bad2, %constant
   br i1 %bad, label %fault, label %good
 good:
   %hq = getelementptr i8, ptr %rec, i64 {patterns.HITS}

@@ -16,6 +16,7 @@ from lab.emulator.program import Place
 from lab.emulator.results import FindingKind
 
 _WITHIN = np.int64(WITHIN_SEGMENT)
+_CONSTANT = ("const", "param")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +58,7 @@ class Attempt:
 
 
 class AddressChecker:
-    """Splits accesses of a batch by region, and leaves out what is out of bounds or misaligned.
+    """Splits accesses of a batch by region, and leaves out what is out of bounds, misaligned or a write to constants.
 
     Attributes:
         extents: Position of an instruction to the shared or local variable that its address derives from.
@@ -92,6 +93,10 @@ class AddressChecker:
             if region is None:
                 detail = f"{attempt.verb} of {attempt.width} bytes where nothing is allocated"
                 self._find("out-of-bounds", attempt, part.indices(), detail)
+                continue
+            if attempt.verb != "load" and region.space in _CONSTANT and space != "frame":
+                detail = f"{attempt.verb} of {attempt.width} bytes to {region.name}, which kernels can only read"
+                self._find("read-only", attempt, part.indices(), detail)
                 continue
             if space == "generic" and region.space == "shared" and names_peer(offsets):
                 yield from self._of_peers(attempt, region, part, offsets)

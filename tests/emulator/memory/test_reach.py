@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from small_ptx import kernel
 
+from lab.emulator.api import launch
 from lab.emulator.batch import make_batch
 from lab.emulator.findings import BatchFindings, Findings
 from lab.emulator.lanes import Lanes
@@ -27,8 +28,8 @@ class Place:
         self.space.place(SHARED_SEGMENT, self.shared)
         self.checker = AddressChecker(self.space, self.shared, local, frame, BatchFindings(self.findings, BATCH))
 
-    def reach(self, space, addresses, lanes, width=4):
-        attempt = Attempt(0, np.array(addresses, np.int64), width, lanes, "load")
+    def reach(self, space, addresses, lanes, width=4, verb="load"):
+        attempt = Attempt(0, np.array(addresses, np.int64), width, lanes, verb)
         return list(self.checker.reach(attempt, space))
 
     def kinds(self):
@@ -100,3 +101,26 @@ def test_unallocated_addresses_and_empty_accesses():
     assert place.reach("global", [5 << 40] * 3, SOME) == []
     assert place.kinds() == [("out-of-bounds", 3)]
     assert place.reach("global", [], Lanes(64, np.zeros(0, np.int64))) == []
+
+
+@pytest.mark.parametrize("space", ["generic", "global"])
+@pytest.mark.parametrize("verb", ["store", "atomic"])
+def test_constant_memory_is_only_read(space, verb):
+    place = Place()
+    addresses = [place.constant.base, place.buffer.base, place.constant.base + 8]
+    (found,) = place.reach(space, addresses, SOME, verb=verb)
+    assert (found.region, found.offsets.tolist()) == (place.buffer, [0])
+    assert place.kinds() == [("read-only", 2)]
+    assert len(place.reach(space, addresses, SOME)) == 2
+
+
+@pytest.mark.parametrize("engine", ["interpreted", "compiled"])
+@pytest.mark.parametrize(
+    "instruction", ["st.u32 [%rd0], 1;", "red.global.add.u32 [%rd0], 1;", "st.global.u32 [%rd0], 1;"]
+)
+def test_a_kernel_that_writes_constant_memory(engine, instruction):
+    body = f"mov.u64 %rd0, table; cvta.const.u64 %rd0, %rd0; {instruction} ld.const.u32 %r1, [table];"
+    emulation = launch(kernel(body, module=".const .align 4 .b8 table[4];"), "k", 1, 32, [], engine=engine)
+    assert [(finding.kind, finding.text.split()[0]) for finding in emulation.findings] == [
+        ("read-only", instruction.split()[0])
+    ]
