@@ -471,7 +471,7 @@ class Interpreter:
         elif family in ("ret", "exit"):
             self._leave(stack if family == "ret" else (), lanes)
         elif family in ("trap", "brkpt"):
-            self._trap(position, lanes, f"{family} was executed")
+            self._trap(position, lanes, f"{family} was executed{self._why_trap(number)}")
         elif family == "brx":
             self._branch_by_table(stack, position, lanes)
         else:
@@ -517,6 +517,12 @@ class Interpreter:
         if read is None:
             read = self._guards[position] = self._storage.at(position).guard()
         return read()
+
+    def _why_trap(self, number: int) -> str:
+        """Say why a function is nothing but a trap."""
+        if any(one.opcode != "trap" for one in self._program.functions[number].instructions):
+            return ""
+        return ": the compiler has replaced the whole function, which writes constant memory or is undefined otherwise"
 
     def _trap(self, position: int, lanes: Lanes, detail: str) -> None:
         self._findings.add("trap", position, detail, lanes.indices())

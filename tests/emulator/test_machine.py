@@ -493,3 +493,11 @@ def test_a_branch_beyond_its_table():
     (finding,) = emulation.findings
     assert (finding.kind, finding.count, finding.thread) == ("out-of-bounds", 2, (2, 0, 0))
     assert finding.detail == "a branch to entry 3 of a table of 2"
+
+
+def test_a_function_that_the_compiler_has_replaced_by_a_trap():
+    source = """__constant__ float table[32];
+    extern "C" __global__ void k(float* out) { const_cast<float*>(table)[threadIdx.x] = out[threadIdx.x]; }"""
+    (finding,) = launch(compiling.compile_text(source), "k", 1, 32, [np.zeros(32, np.float32)]).findings
+    assert finding.kind == "trap"
+    assert "writes constant memory" in finding.detail
