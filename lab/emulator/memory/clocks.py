@@ -22,6 +22,7 @@ from lab.base.warp import WARP_SIZE
 from lab.emulator.arrays import Indices, Mask
 from lab.emulator.batch import Batch
 from lab.emulator.lanes import warp_of
+from lab.emulator.memory.locks import LooseLocks
 from lab.emulator.memory.mapfences import MapFences
 from lab.emulator.memory.order import BY_WARP, CTA, Order
 
@@ -141,6 +142,7 @@ class LaunchClocks:
         know: (threads of the launch,) `KnownTimes` or None; None as a whole until some thread learns something.
         map_fences: Who acquired which tensor maps in global memory.
         changed: A memory and a byte in it to the thread and the instruction of the latest strong write by few threads.
+        loose: Locks that threads have taken without a fence.
     """
 
     def __init__(self, blocks: int, padded: int, cluster: int = 1, *, narrow: bool = False) -> None:
@@ -166,6 +168,7 @@ class LaunchClocks:
         self._key = 0
         self.map_fences = MapFences()
         self.changed: dict[tuple[object, int], tuple[int, int]] = {}
+        self.loose = LooseLocks(self.join)
         self._memo: dict[tuple[int, int], tuple[KnownTimes, KnownTimes, KnownTimes]] = {}
 
     def tick(self) -> np.int64:
@@ -280,7 +283,10 @@ class BatchClocks:
             done |= same_warp & (stamps < self._lane_limit[who, near % WARP_SIZE])
         if self.launch.know is not None:
             rest = np.flatnonzero(~done)
-            done[rest] = self._known(self.launch.know, stamps[rest], who[rest], base=self.base)
+            known = self._known(self.launch.know, stamps[rest], who[rest], base=self.base)
+            if self.launch.loose:
+                known = self._known_strictly(known, stamps[rest], who[rest])
+            done[rest] = known
         late: Indices = at[~done]
         return late
 
@@ -305,6 +311,27 @@ class BatchClocks:
         for at in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
             if len(at) and (one := held[place[at[0]]]) is not None:
                 known[at] = one.covers(stamps[at], self.launch.padded)
+        return known
+
+    def _known_strictly(self, known: Mask, stamps: Stamps, who: Indices) -> Mask:
+        """Return which of (count,) known accesses stay known, and note the locks without a fence that others rely on.
+
+        Where a fence of the block's scope follows such a lock, what another block did is not known.
+        """
+        loose, padded = self.launch.loose, self.launch.padded
+        for thread in np.unique(who).tolist():
+            if thread + self.base not in loose:
+                continue
+            lock = loose.held_by(thread + self.base)
+            at = np.flatnonzero(known & (who == thread))
+            if lock.strict is not None:
+                at = at[~lock.strict.covers(stamps[at], padded)]
+            if not len(at):
+                continue
+            if lock.narrow:
+                known[at] = False
+            else:
+                loose.used[lock.position] = None
         return known
 
     def closeness(self, one: Indices, two: Indices) -> NDArray[np.int64]:
@@ -332,6 +359,8 @@ class BatchClocks:
         know = self.launch.know
         if know is None:
             return
+        if self.launch.loose:
+            self.launch.loose.share(ids.tolist(), know[ids].tolist())
         joined: KnownTimes | None = None
         for one in {id(one): one for one in know[ids].tolist()}.values():
             joined = self.launch.join(joined, one)
@@ -536,9 +565,12 @@ class BatchClocks:
                 known = self.launch.join(known, one)
         return known
 
-    def _teach(self, who: Indices, knowledge: KnownTimes | None) -> None:
-        """Let (count,) threads of the batch know more."""
+    def _teach(self, who: Indices, knowledge: KnownTimes | None, *, loosely: bool = False) -> None:
+        """Let (count,) threads of the batch know more; loosely where only the leniency for locks says so."""
         ids = who + self.base
+        if self.launch.loose and not loosely:
+            for thread in ids.tolist():
+                self.launch.loose.learn(thread, knowledge)
         if self.launch.know is None:
             self.launch.learn(ids, knowledge)
             return
@@ -622,6 +654,9 @@ class BatchClocks:
             launch.fence_limit[ids] = self.limit[who]
         if wide:
             fence_wide[ids] = time
+        if launch.loose:
+            for thread in ids.tolist():
+                launch.loose.fence(thread, wide=wide)
         if not launch.pending:
             return
         for thread in ids.tolist():
@@ -657,6 +692,7 @@ class BatchClocks:
         shared: bool,
         reads: bool,
         wrote: Mask | bool,
+        position: int = -1,
     ) -> None:
         """Let strong accesses acquire what was released at their places, and release, thread after thread.
 
@@ -668,6 +704,7 @@ class BatchClocks:
             shared: The memory is that of one block, so that every scope is wide enough.
             reads: The accesses read.
             wrote: (count,) whether each one wrote, or one answer for all.
+            position: Index of the instruction.
         """
         launch = self.launch
         writes = np.broadcast_to(wrote, who.shape)
@@ -682,14 +719,14 @@ class BatchClocks:
         if not writes.any():
             for place in np.unique(places).tolist():
                 if place in table:
-                    self._acquire(table[place], who[places == place], order, shared=shared)
+                    self._acquire(table[place], who[places == place], order, shared=shared, position=position)
             return
         if order.release:
             launch.tick()
         for place, thread, writing in zip(places.tolist(), who.tolist(), writes.tolist(), strict=True):
             held = table.get(place) if reads else None
             if held is not None:
-                self._acquire(held, np.array([thread]), order, shared=shared)
+                self._acquire(held, np.array([thread]), order, shared=shared, position=position)
             if writing:
                 self._leave(table, place, held, self._release(thread, order, shared=shared))
 
@@ -704,7 +741,7 @@ class BatchClocks:
         else:
             table.pop(place, None)
 
-    def _acquire(self, held: _Released, who: Indices, order: Order, *, shared: bool) -> None:
+    def _acquire(self, held: _Released, who: Indices, order: Order, *, shared: bool, position: int) -> None:
         """Let (count,) threads read what was released at a place: they learn it now, or at their next fence."""
         launch = self.launch
         blocks = (who + self.base) // launch.padded
@@ -715,7 +752,10 @@ class BatchClocks:
                 continue
             mine = who[blocks == block]
             if order.acquire:
-                self._teach(mine, learnt)
+                if order.locks:
+                    for ident in (mine + self.base).tolist():
+                        launch.loose.take(ident, position, launch.known_by(ident), own)
+                self._teach(mine, learnt, loosely=order.locks)
                 continue
             self._await_fence(mine, learnt, own)
 

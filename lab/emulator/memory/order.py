@@ -32,6 +32,7 @@ class Order:
         level: `PLAIN_LEVEL`, `VOLATILE`, `CTA`, `CLUSTER`, `WIDE`, `BY_WARP` or `VOLATILE_DATA`.
         acquire: What a release before it wrote is ordered before what comes after it.
         release: What came before it is ordered before whoever acquires what it writes.
+        locks: It acquires although it names no order, as the atomics that take a lock (`atomicCAS`, `atomicExch`).
         read_only: A load that takes its memory for read-only throughout the launch (`ld.global.nc`, `__ldg`).
     """
 
@@ -39,6 +40,7 @@ class Order:
     acquire: bool = False
     release: bool = False
     read_only: bool = False
+    locks: bool = False
 
     @property
     def strong(self) -> bool:
@@ -75,8 +77,10 @@ def order_of(words: Collection[str], *, update: bool = False, returns: bool = Fa
     if not (named or update):
         return Order(read_only=True) if "nc" in words else PLAIN
     level = next((_SCOPES[word] for word in _SCOPES if word in words), WIDE)
-    acquire = "acquire" in named or "acq_rel" in named or (returns and not named)
-    return Order(level, acquire, "release" in named or "acq_rel" in named)
+    lenient = returns and not named
+    acquire = "acquire" in named or "acq_rel" in named or lenient
+    locks = lenient and ("cas" in words or "exch" in words)
+    return Order(level, acquire, "release" in named or "acq_rel" in named, locks=locks)
 
 
 def _morally_strong() -> Mask:

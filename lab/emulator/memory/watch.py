@@ -50,6 +50,9 @@ class ForeignReads:
         return f"lane {int(self.readers[at])} reads lane {int(self.sources[at])}, {fate}"
 
 
+_LOOSE_LOCK = "a lock is taken with no fence behind it: __threadfence() keeps what it guards from being done before"
+
+
 class FollowsValues(Protocol):
     """What follows undefined values: `lab.emulator.undefined.UndefinedValues`."""
 
@@ -411,7 +414,8 @@ class AccessWatch:
             for place, thread in zip(reach.places[at].tolist(), reach.lanes.indices()[at].tolist(), strict=True):
                 clocks.launch.changed[region, place] = (thread + clocks.base, position)
         shared = region is self._shared and not clocks.apart
-        clocks.synchronise(region, reach.places, reach.lanes.indices(), order, shared=shared, reads=reads, wrote=wrote)
+        who = reach.lanes.indices()
+        clocks.synchronise(region, reach.places, who, order, shared=shared, reads=reads, wrote=wrote, position=position)
 
     def polled(self, position: int, threads: Indices) -> tuple[int, str, int, OtherSide | None] | None:
         """Return what threads polled last with an instruction, and who else wrote there last.
@@ -573,6 +577,10 @@ class AccessWatch:
         width: int = 4,
     ) -> None:
         """Make findings of conflicts; `width` is that of an element."""
+        if self.clocks is not None and self.clocks.launch.loose.used:
+            for lock in self.clocks.launch.loose.used:
+                self.note(lock, _LOOSE_LOCK)
+            self.clocks.launch.loose.used.clear()
         for conflict in conflicts:
             threads = who.indices() if isinstance(who, Lanes) else who
             which = np.unique(conflict.which)
