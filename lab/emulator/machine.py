@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import length_hint
 from typing import Literal
 
@@ -43,9 +44,10 @@ from lab.emulator.special import StepClock, special_registers
 from lab.emulator.tally import Counters
 from lab.emulator.turns import Poll, Turns
 from lab.emulator.undefined import Act, TurnedLive, UndefinedValues
-from lab.emulator.waiting.barriers import Barriers
+from lab.emulator.waiting.barriers import Barriers, form_of
 from lab.emulator.waiting.clusters import ClusterBarrier
 from lab.emulator.waiting.mbarriers import Mbarriers
+from lab.emulator.waiting.skipped import SkippedBarriers, behind_barriers
 from lab.emulator.waiting.warpgroups import Warpgroups, registers_at_start
 from lab.isa.model import Instruction
 
@@ -134,6 +136,13 @@ class StepBudgetSpent(Exception):  # noqa: N818  a way out of the loop, not an e
     """The launch does not end, or takes more steps than its budget."""
 
 
+@lru_cache(maxsize=4)
+def _behind_barriers(program: Program) -> Mapping[int, frozenset[int]]:
+    """Return what shows that a thread has skipped a barrier of its whole block; the last ones are kept."""
+    forms = ((at, form_of(one.opcode, one.operands)) for at, (_, one) in enumerate(program.code))
+    return behind_barriers(program, {at for at, form in forms if form and form.count is None})
+
+
 class Interpreter:
     """Executes one batch of blocks.
 
@@ -180,7 +189,8 @@ class Interpreter:
         self._watch, self._bulk_groups = memory.watch, memory.bulk_groups
         self._calls = Calls(self._storage, memory.frame)
         self._clusters = ClusterBarrier(batch, program, self._pool, memory.watch, self._findings)
-        self._barriers = Barriers(self._storage, self._pool, memory.watch, self._findings)
+        self._skipped = SkippedBarriers(_behind_barriers(program) if launch.clocks is not None else {}, batch.threads)
+        self._barriers = Barriers(self._storage, self._pool, memory.watch, self._findings, self._skipped)
         self._mbarriers = Mbarriers(
             self._storage,
             self._pool,
@@ -347,6 +357,8 @@ class Interpreter:
             self._launch.counters.visit(number, lanes)
         if self._launch.trace is not None:
             self._launch.trace.begin()
+        if number in self._skipped.tracked:
+            self._skipped.visit(number, lanes)
         self._clock.steps += len(full) + 1
         self._check_budget(block, lanes)
         if self._launch.allowance is not None:

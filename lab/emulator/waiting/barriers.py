@@ -14,6 +14,7 @@ from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes, warp_of
 from lab.emulator.memory.watch import AccessWatch
 from lab.emulator.pool import Location, Pool, living
+from lab.emulator.waiting.skipped import SkippedBarriers
 
 _NOBODY: Indices = np.zeros(0, np.int64)
 _BARRIERS = 16  # of a block
@@ -131,7 +132,9 @@ class _Phase:
 class Barriers:
     """The barriers of a batch's blocks."""
 
-    def __init__(self, storage: Storage, pool: Pool, watch: AccessWatch, findings: BatchFindings) -> None:
+    def __init__(
+        self, storage: Storage, pool: Pool, watch: AccessWatch, findings: BatchFindings, skipped: SkippedBarriers
+    ) -> None:
         """Begin with no thread waiting.
 
         Args:
@@ -139,8 +142,9 @@ class Barriers:
             pool: Where threads go on.
             watch: Shared memory, whose accesses a barrier orders.
             findings: Where faults are noted.
+            skipped: Who was where.
         """
-        self._storage, self._batch = storage, storage.batch
+        self._storage, self._batch, self._skipped = storage, storage.batch, skipped
         self._pool, self._watch, self._findings = pool, watch, findings
         self._open: dict[tuple[int, int], _OpenBarrier] = {}  # by block and name
         self._before: dict[tuple[int, int], _Phase] = {}  # of those with a count, the phase before
@@ -162,6 +166,7 @@ class Barriers:
             raise unsupported(binder.instruction, "this form of barrier")
         if lanes.whole and form.count is None and form.reduction is None and not self._open:
             self._watch.order_all()
+            self._skipped.pass_barrier(position, lanes.rows)
             self._pool.arrive(after, lanes)
             return
         names = lanes.fill(binder.source(form.barrier, "u32")(lanes)).astype(np.int64)
@@ -262,6 +267,8 @@ class Barriers:
             elif len({arrival.position for arrival in barrier.arrivals if arrival.form.aligned}) > 1:
                 detail = "threads of one block wait at different barrier instructions"
                 self._complain(barrier.arrivals[0], detail)
+            else:
+                self._find_skipped(barrier)
         elif barrier.arrived > barrier.expected:
             detail = f"{barrier.arrived} threads arrive at once, and {barrier.expected} complete this barrier"
             self._complain(barrier.arrivals[-1], f"{detail}: it is open which of them meet")
@@ -271,6 +278,18 @@ class Barriers:
             if arrival.form.reduction:
                 self._reduce(arrival, barrier)
             self._pool.arrive(arrival.after, arrival.lanes)
+
+    def _find_skipped(self, barrier: _OpenBarrier) -> None:
+        """Note a fault where threads that have ended should have been at a barrier of the whole block."""
+        first = barrier.arrivals[0]
+        members = np.concatenate([arrival.lanes.indices() for arrival in barrier.arrivals])
+        if len(members) < self._batch.block_size:
+            row = self._batch.block_of[members[0]]
+            whole = np.flatnonzero(self._batch.exists & (self._batch.block_of == row))
+            why = self._skipped.why(first.position, np.setdiff1d(whole, members))
+            if why:
+                self._complain(first, f"only {len(members)} of the block's {len(whole)} threads arrive; {why}")
+        self._skipped.pass_barrier(first.position, members)
 
     def _of_parts(self, barrier: _OpenBarrier) -> _Arrival | None:
         """Return the first arrival of a barrier that is aligned, and whose warps do not arrive as a whole."""
