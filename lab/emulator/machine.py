@@ -259,6 +259,7 @@ class Interpreter:
             if self._pool.resting:
                 return self._wake()
             if not self._resume():
+                self._watch.settle()
                 self._tell_undefined()
                 return "done"
 
@@ -303,6 +304,7 @@ class Interpreter:
         self._pool.end_all()
         for unit in (self._barriers, self._clusters, self._mbarriers):
             unit.abandon()
+        self._watch.settle()
         self._tell_undefined()
 
     def _tell_undefined(self) -> None:

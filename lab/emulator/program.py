@@ -13,8 +13,10 @@ from lab.emulator.callgraph import CallGraph
 from lab.emulator.control import CodeBlock, split, weak_topological_order
 from lab.emulator.definedness import Definedness
 from lab.emulator.errors import UnsupportedInstruction
-from lab.emulator.flags import FlagUse, flag_reads
+from lab.emulator.flags import FlagUse, flag_reads, guess_reads
 from lab.emulator.opcodes import DTYPES
+from lab.emulator.rounding import stored_floats
+from lab.emulator.uses import uses_of
 from lab.emulator.vectors import with_vectors_expanded
 from lab.isa.mix import LoopMix, kernel_mix
 from lab.isa.model import Function, Instruction, Module, Variable
@@ -302,6 +304,33 @@ class Program:
     def flag_reads(self) -> Mapping[int, FlagUse]:
         """The volatile reads of flags."""
         return flag_reads(self)
+
+    @cached_property
+    def guess_reads(self) -> frozenset[int]:
+        """The plain loads whose value an atomicCAS checks."""
+        return guess_reads(self)
+
+    def sinks_of(self, position: int) -> frozenset[int] | None:
+        """Return the stores and atomics that alone use the value of a load; None where something else may use it."""
+        if position not in self._sinks:
+            instruction = self.code[position][1]
+            uses = uses_of(self, position) if instruction.opcode.startswith("ld.") else None
+            self._sinks[position] = uses.only_sinks if uses is not None else None
+        return self._sinks[position]
+
+    def stored_floats(self, position: int) -> int:
+        """Return the bits of the floats that a store writes; 0 for other values."""
+        if position not in self._floats:
+            self._floats[position] = stored_floats(self, position)
+        return self._floats[position]
+
+    @cached_property
+    def _floats(self) -> dict[int, int]:
+        return {}
+
+    @cached_property
+    def _sinks(self) -> dict[int, frozenset[int] | None]:
+        return {}
 
     def decides(self, position: int) -> bool:
         """Return `Definedness.decides`; few programs have a wait whose result is asked after, and need that table."""

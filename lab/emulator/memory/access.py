@@ -13,6 +13,7 @@ from lab.emulator.findings import BatchFindings
 from lab.emulator.lanes import Lanes, warp_of
 from lab.emulator.memory.bulkgroups import BulkGroups
 from lab.emulator.memory.clocks import BatchClocks, LaunchClocks
+from lab.emulator.memory.discarded import DiscardedReads
 from lab.emulator.memory.memory import (
     LOCAL_SEGMENT,
     LOCAL_WINDOW,
@@ -22,7 +23,7 @@ from lab.emulator.memory.memory import (
     AddressSpace,
     Region,
 )
-from lab.emulator.memory.order import DATA, PLAIN, VOLATILE, Order
+from lab.emulator.memory.order import DATA, PLAIN, RELAXED, VOLATILE, Order
 from lab.emulator.memory.reach import AddressChecker, Attempt, Reach
 from lab.emulator.memory.reuse import AccessTrace
 from lab.emulator.memory.shadow import SharedShadow
@@ -92,7 +93,17 @@ class MemoryUnit:
             shadow = SharedShadow(
                 self.shared.stride, batch.blocks, program.shared_granule, mine, bulk=program.has_async_proxy
             )
-        self.watch = AccessWatch(batch, self.shared, shadow, mine, findings, notes=notes)
+        discarded = DiscardedReads(program.sinks_of, batch.threads, batch.first_thread)
+        self.watch = AccessWatch(
+            batch,
+            self.shared,
+            shadow,
+            mine,
+            findings,
+            notes=notes,
+            discarded=discarded,
+            stored_floats=program.stored_floats,
+        )
         self._checker = AddressChecker(space, self.shared, local, self.frame, findings)
         self._checker.extents = extents
         self._findings = findings
@@ -150,8 +161,7 @@ class MemoryUnit:
         for part in self.reach(position, space, addresses, whole, lanes, verb="load"):
             if counted:
                 self.count(position, part, whole, "load")
-            data = order.level == VOLATILE and not self._is_flag(position, part)
-            self.watch.load(position, part, whole, DATA if data else order, element=width, first=first)
+            self.watch.load(position, part, whole, self._order_of(position, part, order), element=width, first=first)
             values = part.region.load(part.places, width, vector)
             if part.part.whole:
                 return values
@@ -160,6 +170,15 @@ class MemoryUnit:
             for result, value in zip(results, values, strict=True):
                 result[part.part.rows] = value
         return _zeros(len(addresses), width, vector) if results is None else results
+
+    def _order_of(self, position: int, part: Reach, order: Order) -> Order:
+        """Return how strong a load is, given what its opcode says."""
+        if order.level == VOLATILE and not self._is_flag(position, part):
+            return DATA
+        if order is PLAIN and part.region.space in ("shared", "global") and position in self._program.guess_reads:
+            self.watch.note(position, "a plain read guesses what an atomicCAS checks; a volatile one would be no race")
+            return RELAXED
+        return order
 
     def _is_flag(self, position: int, part: Reach) -> bool:
         """Return whether a volatile read is of flags.

@@ -7,7 +7,7 @@ checked against the remembered ones, whatever order the emulator happened to cho
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from lab.emulator.memory.order import (
     Order,
 )
 from lab.emulator.results import FindingKind
+from lab.emulator.rounding import differ_by_rounding
 
 _NOWHERE: Indices = np.zeros(0, np.int64)
 _BETWEEN = {
@@ -63,6 +64,8 @@ class Conflict:
         other_kind: What the other threads did: `read`, `write` or `atomic`.
         detail: One sentence.
         remedy: What would put it right, or nothing.
+        unordered: It is one of two accesses that nothing orders.
+        others: The same with other threads, where the first of them may do nothing with what it read.
     """
 
     kind: FindingKind
@@ -72,6 +75,8 @@ class Conflict:
     other_kind: str = "write"
     detail: str = ""
     remedy: str = ""
+    unordered: bool = False
+    others: tuple[Conflict, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,13 +232,16 @@ class Races:
         if side.order.strong and side.order.level != WIDE:
             self.cells.wide = False
 
-    def collisions(self, side: CheckedAccess, offsets: Addresses, values: list[Bits]) -> tuple[Conflict | None, bool]:
+    def collisions(
+        self, side: CheckedAccess, offsets: Addresses, values: list[Bits], floats: Callable[[], int] = int
+    ) -> tuple[Conflict | None, bool]:
         """Find lanes of one store that write to one place. Call it after `write`.
 
         Args:
             side: The access.
             offsets: (count,) byte offsets.
             values: Elements of the access, (count,) bits each.
+            floats: Returns the bits of the floats in them, which may differ by rounding; 0 where they hold others.
 
         Returns:
             The conflict of those that write different values, and whether some write the same value.
@@ -250,7 +258,10 @@ class Races:
         differs = np.zeros(len(same_place), np.bool_)
         for value in values:
             full = np.broadcast_to(value, offsets.shape)[order]
-            differs |= full[1:] != full[:-1]
+            unequal = full[1:] != full[:-1]
+            if (unequal & same_place).any() and (width := floats()):
+                unequal &= ~differ_by_rounding(full[1:], full[:-1], width)
+            differs |= unequal
         at = np.flatnonzero(same_place & differs)
         if not len(at):
             return None, bool(same_place.any())
@@ -273,7 +284,8 @@ class Races:
         return at[clocks.unordered(stamps.reshape(-1)[at], who[at // stamps.shape[1]])]
 
     def _against_pair(self, pair: Pair, side: CheckedAccess, kind: str, *, same: Same | None = None) -> list[Conflict]:
-        return self._against(pair[0], side, kind, same=same) or self._against(pair[1], side, kind, same=same)
+        found, others = self._against(pair[0], side, kind, same=same), self._against(pair[1], side, kind, same=same)
+        return [replace(one, others=tuple(others)) for one in found] or others
 
     def _against(self, slot: AccessSlot, side: CheckedAccess, kind: str, *, same: Same | None = None) -> list[Conflict]:
         """Check an access against one slot; `same` is given where both sides write."""
@@ -306,7 +318,8 @@ class Races:
             remedy = f"volatile orders nothing: {remedy}"
         instructions = slot.at[side.cells].reshape(-1)[at]
         other = "write" if is_volatile else kind
-        return [Conflict(self._kind, at // pieces, (held & THREAD) - 1, instructions, other, detail, remedy)]
+        threads = (held & THREAD) - 1
+        return [Conflict(self._kind, at // pieces, threads, instructions, other, detail, remedy, unordered=True)]
 
     def _closeness(self, held: Stamps, who: Indices) -> NDArray[np.int64]:
         return self._clocks.closeness((held & THREAD) - 1, who + self._clocks.base)

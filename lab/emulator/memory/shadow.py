@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -213,6 +214,7 @@ class SharedShadow:
         group: NDArray[np.int32] | None = None,
         values: list[Bits] | None = None,
         update: bool = False,
+        floats: Callable[[], int] = int,
     ) -> tuple[list[Conflict], bool]:
         """Check a store and note it. Call it before the bytes change.
 
@@ -226,6 +228,7 @@ class SharedShadow:
             group: For cp.async, (count,) each thread's running number of the group, from 1.
             values: What is written, (count,) bits for each element; None for an atomic update.
             update: The access is an atomic update.
+            floats: As in `Races.collisions`.
 
         Returns:
             The conflicts, and whether several threads wrote one value to one place.
@@ -233,7 +236,7 @@ class SharedShadow:
         side = CheckedAccess(self.cells.covered(offsets, width), threads, order, instruction)
         found, alike = self.races.write(side, same, update=update)
         if values is not None:
-            clash, equal = self.races.collisions(side, offsets, values)
+            clash, equal = self.races.collisions(side, offsets, values, floats)
             found += [clash] if clash is not None else []
             alike |= equal
         cells = side.cells

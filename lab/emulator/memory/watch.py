@@ -16,6 +16,7 @@ from lab.emulator.lanes import Lanes
 from lab.emulator.memory.asyncshadow import AsyncShadow
 from lab.emulator.memory.cells import Cells, PendingRead
 from lab.emulator.memory.clocks import FIRST, BatchClocks, ClusterPhase, Place
+from lab.emulator.memory.discarded import NOBODY, DiscardedReads, HeldRace
 from lab.emulator.memory.lifetimes import PeerLifetimes
 from lab.emulator.memory.mapfences import MapState
 from lab.emulator.memory.memory import Region
@@ -23,6 +24,7 @@ from lab.emulator.memory.order import PLAIN, RELAXED, Order
 from lab.emulator.memory.races import CheckedAccess, Conflict, Races, over_reads
 from lab.emulator.memory.reach import Reach
 from lab.emulator.memory.shadow import SharedShadow
+from lab.emulator.rounding import differ_by_rounding
 from lab.hardware.tensormaps import BYTES as MAP_BYTES
 
 _FEW = 64
@@ -94,6 +96,8 @@ class AccessWatch:
         findings: BatchFindings,
         *,
         notes: dict[str, None],
+        discarded: DiscardedReads | None = None,
+        stored_floats: Callable[[int], int] = lambda _position: 0,
     ) -> None:
         """Watch the memories of a batch.
 
@@ -104,7 +108,10 @@ class AccessWatch:
             clocks: What orders accesses.
             findings: Where faults are noted.
             notes: Where it is noted what is no fault, but worth a look.
+            discarded: Races whose reader may do nothing with what it read; None: each race is a fault.
+            stored_floats: Returns the bits of the floats that a store writes, by its position; 0 for other values.
         """
+        self._discarded, self._stored_floats = discarded, stored_floats
         self._batch, self._shared, self._findings, self._notes = batch, shared, findings, notes
         self.shadow, self.clocks = shadow, clocks
         self.undefined: FollowsValues | None = None
@@ -155,6 +162,7 @@ class AccessWatch:
                 found = self.shadow.read(reach.places, width, reach.lanes.indices(), position, order)
                 if found and self.undefined is not None and self.undefined.follows(position):
                     found = self._follow(position, reach, found, width=width, element=element or width, first=first)
+                found = self._hold_back(position, reach, found, width=element or width, reads=True)
                 self._report(position, region, reach.lanes, reach.offsets, found, width=element or width)
         else:
             if region.shadow is not None:
@@ -166,6 +174,7 @@ class AccessWatch:
                 found = races.read(side) + _before_arrival(side.cells, races.cells, "read of")
                 if order.read_only:
                     found += races.read_only(side)
+                found = self._hold_back(position, reach, found, width=element or width, reads=True)
                 self._report(position, region, reach.lanes, reach.offsets, found, width=element or width)
         if order.strong:
             self.synchronise(position, reach, order, reads=True, wrote=False)
@@ -213,6 +222,7 @@ class AccessWatch:
         mine = region is self._shared
         self._use_peers(position, reach)
         self._note_store(position, region, reach.lanes.indices, reach.offsets, whole)
+        self._use(position, reach)
         undefined = [] if self.undefined is None else self.undefined.store(position, reach, values, first=first)
         if not mine and region.shadow is not None:
             region.shadow.write(reach.places, whole)
@@ -224,14 +234,26 @@ class AccessWatch:
 
         def same(at: Indices) -> Mask:
             held = region.load(reach.places[at], width, len(contiguous))
-            equal: Mask = np.logical_and.reduce(
-                [h == v.view(h.dtype)[at] for h, v in zip(held, contiguous, strict=True)]
-            )
+            pairs = [(old, new.view(old.dtype)[at]) for old, new in zip(held, contiguous, strict=True)]
+            equal: Mask = np.logical_and.reduce([old == new for old, new in pairs])
+            if not equal.all() and (bits := floats()):
+                equal = np.logical_and.reduce([differ_by_rounding(old, new, bits) for old, new in pairs])
             return equal
+
+        def floats() -> int:
+            return self._stored_floats(position)
 
         if mine and shadow is not None:
             found, alike = shadow.write(
-                reach.places, whole, threads, position, same, order=order, group=group, values=contiguous
+                reach.places,
+                whole,
+                threads,
+                position,
+                same,
+                order=order,
+                group=group,
+                values=contiguous,
+                floats=floats,
             )
             for i, bad in enumerate(undefined):
                 if bad is not None and bad.any():
@@ -239,11 +261,12 @@ class AccessWatch:
         elif races is not None:
             side = CheckedAccess(races.cells.covered(reach.places, whole), threads, order, position)
             found, alike = races.write(side, same)
-            clash, equal = races.collisions(side, reach.places, contiguous)
+            clash, equal = races.collisions(side, reach.places, contiguous, floats)
             found, alike = found + ([clash] if clash is not None else []), alike or equal
             found += self._over_read_only(position, side, races)
             found += _before_arrival(side.cells, races.cells, "write over")
             found += self._over_reads(side, races.cells)
+        found = self._hold_back(position, reach, found, width=width, reads=False)
         self._report(position, region, reach.lanes, reach.offsets, found, width=width)
         if alike and not found:
             self.note(position, f"several threads write one value to {region.name}")
@@ -266,6 +289,7 @@ class AccessWatch:
         region, threads = reach.region, reach.lanes.indices()
         self._use_peers(position, reach)
         self._note_store(position, region, reach.lanes.indices, reach.offsets, width, update=True)
+        self._use(position, reach)
         self._strong[position] = reach
         if region is self._shared:
             if self.shadow is None:
@@ -317,6 +341,41 @@ class AccessWatch:
                 variable=self._findings.element(region.space, region.name, int(offsets[0]), width),
                 remedy="declare it: out or inout where it is a result, scratch where nobody compares it",
             )
+
+    # --- values that nobody uses ------------------------------------------------------------------------------
+
+    def _hold_back(
+        self, position: int, reach: Reach, found: list[Conflict], *, width: int, reads: bool
+    ) -> list[Conflict]:
+        """Hold back the races whose reader has not used what it read; return the other conflicts."""
+        if self._discarded is None or not found:
+            return found
+        hold, left = self._discarded.by_reader if reads else self._discarded.by_writer, []
+        for conflict in found:
+            race = None
+            if conflict.unordered and (reads or conflict.other_kind == "read"):
+                race = HeldRace(
+                    position, reach.region, reach.lanes.indices(), reach.offsets, conflict, width, NOBODY, frozenset()
+                )
+            if race is None or not hold(race):
+                left.append(conflict)
+            elif conflict.others:
+                left += self._hold_back(position, reach, list(conflict.others), width=width, reads=reads)
+        return left
+
+    def _use(self, position: int, reach: Reach) -> None:
+        """Note that threads store values; races whose readers do so are faults."""
+        if self._discarded is None or self.clocks is None:
+            return
+        for race in self._discarded.execute(position, reach.lanes.indices()):
+            self._report(race.position, race.region, race.threads, race.offsets, [race.conflict], width=race.width)
+
+    def settle(self) -> None:
+        """Note the races whose readers never used what they read: all threads have ended."""
+        if self._discarded is not None:
+            for race in self._discarded.held:
+                self.note(race.position, f"{race.conflict.detail}, whose reader discards what it reads")
+            self._discarded.held.clear()
 
     def _over_read_only(self, position: int, side: CheckedAccess, races: Races) -> list[Conflict]:
         """Check a write to what loads take for read-only; one by the only thread that reads there so is a note."""
