@@ -47,7 +47,7 @@ def behind_barriers(program: BarrierCode, positions: Collection[int]) -> Mapping
     """
     found: dict[int, frozenset[int]] = {}
     for block in program.blocks:
-        if block.end not in positions:
+        if block.end is None or block.end not in positions:
             continue
         behind = _reached(program, program.successors(block), block.index)
         around = _reached(program, [program.entries[block.function]], block.index)
