@@ -66,7 +66,7 @@ def test_which_waits_are_enough(wait, clean):
 def test_another_thread_also_needs_a_barrier():
     turn = "xor.b32 %r1, %r1, 16;"
     copy = "cp.async.ca.shared.global [%r1], [%rd1], 16; cp.async.wait_all;"
-    race, unwaited = run(copy + turn)[0].findings
+    unwaited, race = sorted(run(copy + turn)[0].findings, key=lambda finding: finding.kind)
     assert (race.kind, unwaited.kind) == ("shared-race", "async-not-waited")
     assert "has been waited for by its thread, with no barrier since" in unwaited.detail
     assert run(copy + "bar.sync 0;" + turn)[0].clean
