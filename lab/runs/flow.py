@@ -49,7 +49,7 @@ from lab.stages.full_size import FullSizeTask, SizedLaunches
 from lab.store.model import EmulationRecord, VariantRecord
 from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.instance import Instance
-from lab.templates.launches import BuiltLaunch, Launches
+from lab.templates.launches import Launches
 from lab.templates.plain.arguments import PassedStructure, arguments_error, matching_kernel
 from lab.templates.plain.constants import constants_error
 from lab.templates.plain.template import PlainTemplate
@@ -497,16 +497,18 @@ def job_of(experiment: Experiment, planned: Planned, cubin: bytes, reference: Re
     if reference is not None:
         point = replace(reference.planned.point, problem=planned.point.problem)
         launches = point.instance.launches.built(reference.planned.known)
-        other = replace(reference.planned, point=point, launches=launches, known=BuiltLaunch())
-        compared = job_of(experiment, other, reference.cubin)
+        compared = _job(experiment, replace(reference.planned, point=point), launches, reference.cubin)
+    return replace(_job(experiment, planned, planned.launched, cubin), reference=compared)
+
+
+def _job(experiment: Experiment, planned: Planned, launches: Launches, cubin: bytes) -> Job:
     return Job(
         variant=planned.variant,
         cubin=cubin,
-        launches=planned.launched,
+        launches=launches,
         operator=experiment.operator_reference,
         problem=dict(experiment.operator.for_parameters(planned.point.problem.values, planned.point.parameters)),
         seed=experiment.seed,
-        reference=compared,
     )
 
 

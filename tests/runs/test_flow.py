@@ -21,10 +21,11 @@ from lab.predict.bounds import Bound, Prediction
 from lab.predict.schedulers.estimate import Estimate
 from lab.runs import flow
 from lab.runs.flow import FlowContext, NextStep
+from lab.runs.reference import ReferenceVariant
 from lab.stages.build import BuildFailure
 from lab.stages.emulate import EmulationTask, not_executed
 from lab.store.model import Status, VariantRecord
-from lab.templates.launches import Launches
+from lab.templates.launches import BuiltLaunch, Launches
 from lab.toolchain.base import CompileRequest, Toolchain
 
 TEMPLATE = """{#---
@@ -278,6 +279,22 @@ def test_the_job_and_the_policy_follow_the_experiment(context, planned):
     policy = flow.policy_of(context.experiment)
     assert (policy.baseline, policy.others, policy.flush) == ("cublas", ("torch",), Flush.ON)
     assert flow.policy_of(replace(context.experiment, baselines=())).baseline is None
+
+
+def test_the_reference_variant_is_launched_with_the_constants_of_the_file(tmp_path):
+    (tmp_path / "k.cu").write_text("__constant__ float f[4];\n__global__ void k(float *y) { y[threadIdx.x] = f[M]; }\n")
+    (tmp_path / "k.yaml").write_text(
+        'source: k.cu\nproblem: {n: 32}\narguments: {y: "out float32[n]"}\nconstants: {f: "float32[4]"}\n'
+        "parameters: {M: [0, 1]}\ngrid: 1\nblock: 32\n"
+    )
+    experiment = load(tmp_path / "k.yaml")
+    first, second = plan(experiment, expand(experiment).points, [cast("Toolchain", Compiler())], ["sm_90"])
+    known = BuiltLaunch({"k": "_Z1kPf", "f": "f"})
+    job = flow.job_of(experiment, second.built(known), b"2", ReferenceVariant(first.built(known), "", b"1"))
+    assert job.reference is not None
+    assert job.reference.cubin == b"1"
+    assert [(one.name, one.symbol) for one in job.reference.launches.constants] == [("f", "f")]
+    assert job.reference.launches == job.launches
 
 
 def test_what_waits_for_the_gpu_has_no_ptx(variant):
