@@ -114,7 +114,7 @@ class Field(Protocol):
 
         Returns:
             The largest |C - expected| divided by the norms of the row of A and the column of B that made the element;
-            infinity if C holds NaN or something was written past its end.
+            infinity if C holds NaN or something was written beyond its end.
         """
 
 
@@ -135,6 +135,12 @@ class Backend(Protocol):
 
     def upload(self) -> None:
         """Restore every array on the device: outputs hold again what they hold before a launch."""
+
+    def renew_outputs(self) -> None:
+        """Restore the outputs alone; those of `Inputs.required` are filled with another poison than `upload` leaves.
+
+        Other arrays, the workspace and variables of the kernel's module stay as launches have left them.
+        """
 
     def refresh(self) -> None:
         """Renew from the host what stays on the device for several jobs: copies of arrays, expected values."""
@@ -167,7 +173,23 @@ class Backend(Protocol):
         """
 
     def overrun(self) -> str:
-        """Describe a buffer that was written past its end since the upload; empty if there is none."""
+        """Describe a buffer that was written beyond its ends since the upload; empty if there is none."""
+
+    def written_input(self) -> str:
+        """Describe an array that is not an output and has changed since the upload; empty if there is none."""
+
+    def unwritten(self, *, again: bool = False) -> Mapping[str, NDArray[np.bool_]]:
+        """Mark elements that hold what they held before the launch, in outputs of `Inputs.required` that have such.
+
+        An element that was written may hold that by chance. One that was not holds it after two launches, before which
+        it held different things.
+
+        Args:
+            again: The launch came after `renew_outputs`, not after `upload`.
+
+        Returns:
+            By name, one mark for each element, shape (elements,).
+        """
 
     def run(self, launches: tuple[Enqueue, ...]) -> None:
         """Queue these, untimed, and wait for them."""

@@ -1,25 +1,40 @@
-"""The operator's arrays and the variant's workspace on the device; a guard behind each detects stray writes."""
+"""The operator's arrays and the variant's workspace on the device; guards on both sides of each detect stray writes."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import pycuda.driver as cuda
 from numpy.typing import NDArray
 
+from lab.base.elements import ELEMENT_BYTES
 from lab.gpu.device.backend import RefusedError
+from lab.gpu.device.untouched import Untouched
 from lab.operators.base import Inputs
 from lab.templates.launches import Workspace
 
 GUARD_BYTES: Final = 4096
-"""Size of the guard behind every buffer."""
+"""Size of a guard, one before and one behind every buffer."""
+
+LARGE_PAGE: Final = 2 << 20
+"""Alignment that the driver gives large allocations. The data of large arrays keeps it, since it may matter for their
+speed."""
 
 POISON: Final = 0xFF
-"""Byte that guards and workspaces are filled with; four or eight of them read as NaN."""
+"""Byte that workspaces are filled with; two, four or eight of them read as NaN."""
+
+_POISONS: Final = (0xFF, 0x5A)
+"""Bytes that outputs are filled with before a second launch: the first one that is not what they held before the first
+launch."""
+
+_CHUNK: Final = 64 << 20
+"""Bytes that are downloaded at a time where the device cannot compare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,34 +42,37 @@ class GuardedBuffer:
     """One device array.
 
     Attributes:
-        allocation: Device memory for the data and the guard.
+        allocation: Device memory for the data and its guards.
         bytes: Size of the data.
+        item: Size of an element.
     """
 
     allocation: cuda.DeviceAllocation
     bytes: int
+    item: int
 
     @property
     def address(self) -> int:
         """Device address of the data."""
-        return int(self.allocation)
+        return int(self.allocation) + _lead(self.bytes)
 
     @property
-    def guard(self) -> int:
-        """Device address of the guard."""
-        return self.address + self.bytes
+    def guards(self) -> tuple[int, int]:
+        """Device addresses of the guards before and behind the data."""
+        return self.address - GUARD_BYTES, self.address + self.bytes
 
 
 class DeviceBuffers:
     """The buffers of one problem, on one stream."""
 
-    def __init__(self, stream: cuda.Stream) -> None:
+    def __init__(self, stream: cuda.Stream, compare: Callable[[], Untouched | None] = lambda: None) -> None:
         """Start without buffers.
 
         Args:
             stream: The stream that copies and memsets are queued on.
+            compare: Returns what compares memory on the device; None where the host does.
         """
-        self._stream = stream
+        self._stream, self._compare = stream, compare
         self._arrays: dict[str, GuardedBuffer] = {}
         self._workspace: dict[str, GuardedBuffer] = {}
         self._pristine: dict[str, cuda.DeviceAllocation] = {}
@@ -79,12 +97,16 @@ class DeviceBuffers:
     def load(self, inputs: Inputs) -> None:
         """Make room for these arrays; buffers of the same name and size are reused."""
         self._pristine = {}
-        wanted = {name: array.nbytes for name, array in inputs.arrays.items()}
-        kept = {name: buffer for name, buffer in self._arrays.items() if wanted.get(name) == buffer.bytes}
+        wanted = {name: (array.nbytes, array.itemsize) for name, array in inputs.arrays.items()}
+        kept = {
+            name: replace(self._arrays[name], item=item)
+            for name, (size, item) in wanted.items()
+            if name in self._arrays and self._arrays[name].bytes == size
+        }
         self._arrays = kept  # the others are freed here, before anything new is allocated
-        for name, size in wanted.items():
+        for name, (size, item) in wanted.items():
             if name not in kept:
-                self._arrays[name] = _allocated(size)
+                self._arrays[name] = _allocated(size, item)
         self._inputs = inputs
         self.refresh()
 
@@ -98,15 +120,26 @@ class DeviceBuffers:
 
     def upload(self) -> None:
         """Restore every array and every guard, and poison the workspace."""
-        for name, array in self.inputs.arrays.items():
-            buffer = self._arrays[name]
-            if name in self._pristine:
-                cuda.memcpy_dtod_async(buffer.address, self._pristine[name], buffer.bytes, self._stream)
-            elif buffer.bytes:
-                cuda.memcpy_htod(buffer.address, np.ascontiguousarray(array))
-            cuda.memset_d8_async(buffer.guard, POISON, GUARD_BYTES, self._stream)
+        for name in self.inputs.arrays:
+            self._restore(name)
         for buffer in self._workspace.values():
-            cuda.memset_d8_async(buffer.address, POISON, buffer.bytes + GUARD_BYTES, self._stream)
+            cuda.memset_d8_async(buffer.address, POISON, buffer.bytes, self._stream)
+        for name, buffer in self._all():
+            for guard, pattern in zip(buffer.guards, guard_patterns(name), strict=True):
+                cuda.memcpy_htod(guard, pattern)
+        cuda.Context.synchronize()
+
+    def renew_outputs(self) -> None:
+        """Restore the outputs alone; those that must be written are filled with another poison than `upload` leaves.
+
+        Everything else stays as launches have left it: other arrays, the workspace, variables of the module.
+        """
+        for name in self.inputs.outputs:
+            buffer = self._arrays[name]
+            if name in self.inputs.required:
+                cuda.memset_d8_async(buffer.address, self._other_poison(name), buffer.bytes, self._stream)
+            else:
+                self._restore(name)
         cuda.Context.synchronize()
 
     def make_workspace(self, wanted: Iterable[Workspace]) -> None:
@@ -118,7 +151,7 @@ class DeviceBuffers:
         self._workspace = {}  # the last variant's is freed before anything new is allocated
         buffers = tuple(wanted)
         try:
-            self._workspace = {buffer.name: _allocated(buffer.bytes) for buffer in buffers}
+            self._workspace = {one.name: _allocated(one.bytes, ELEMENT_BYTES[one.dtype]) for one in buffers}
         except cuda.MemoryError as error:
             needed = sum(buffer.bytes for buffer in buffers)
             free, _ = cuda.mem_get_info()
@@ -126,23 +159,52 @@ class DeviceBuffers:
 
     def outputs(self) -> dict[str, NDArray[np.generic]]:
         """Copy the outputs to the host: arrays of the shapes and dtypes of the inputs' own."""
-        downloaded: dict[str, NDArray[np.generic]] = {}
-        for name in self.inputs.outputs:
-            host = np.empty_like(self.inputs.arrays[name], order="C")
-            if host.nbytes:
-                cuda.memcpy_dtoh(host, self._arrays[name].address)
-            downloaded[name] = host
-        return downloaded
+        return {name: self._downloaded(name) for name in self.inputs.outputs}
 
     def overrun(self) -> str:
-        """Describe the first buffer whose guard has changed since the upload; empty if there is none."""
+        """Describe the first buffer whose guards have changed since the upload; empty if there is none."""
         for name, buffer in self._all():
-            guard = np.empty(GUARD_BYTES, np.uint8)
-            cuda.memcpy_dtoh(guard, buffer.guard)
-            written = np.flatnonzero(guard != POISON)
-            if len(written):
-                return f"{name}: written {int(written[0])} bytes past its end of {buffer.bytes} bytes"
+            found = np.empty(GUARD_BYTES, np.uint8)
+            for at, pattern, words in zip(
+                buffer.guards, guard_patterns(name), ("before its start", "beyond its end"), strict=True
+            ):
+                cuda.memcpy_dtoh(found, at)
+                changed = np.flatnonzero(found != pattern) + (at - buffer.address)
+                if len(changed):  # whole elements: some of their bytes may be the guard's by chance
+                    first, last = (int(place) // buffer.item * buffer.item for place in changed[[0, -1]])
+                    count = last + buffer.item - first
+                    unit = "byte" if count == 1 else "bytes"
+                    return f"{name}: {count} {unit} written {words}, at byte {first} of {buffer.bytes}"
         return ""
+
+    def written_input(self) -> str:
+        """Describe the first array that is not an output and differs from what was uploaded; empty if there is none."""
+        for name, array in self.inputs.arrays.items():
+            if name not in self.inputs.outputs and array.size:
+                place = self._first_difference(name)
+                if place is not None:
+                    return f"{name} is not declared as an output, but {name}[{place // array.itemsize}] was written"
+        return ""
+
+    def unwritten(self, *, again: bool = False) -> dict[str, NDArray[np.bool_]]:
+        """Mark elements that hold what they held before the launch, in outputs that must be written.
+
+        Args:
+            again: The launch came after `renew_outputs`, not after `upload`.
+
+        Returns:
+            One mark for each element of an output that has such elements; shape (elements,).
+        """
+        found = {}
+        for name in self.inputs.required:
+            array = self.inputs.arrays[name]
+            if not array.size or (not again and not self._may_be_unwritten(name)):
+                continue
+            poison = np.full(array.itemsize, self._other_poison(name), np.uint8) if again else _bits(array)
+            marks = np.asarray((_bits(self._downloaded(name)) == poison).all(axis=1))
+            if marks.any():
+                found[name] = marks
+        return found
 
     def free(self) -> None:
         """Free all device memory and forget the inputs."""
@@ -151,6 +213,71 @@ class DeviceBuffers:
     def _all(self) -> tuple[tuple[str, GuardedBuffer], ...]:
         return (*self._arrays.items(), *self._workspace.items())
 
+    def _restore(self, name: str) -> None:
+        buffer = self._arrays[name]
+        if name in self._pristine:
+            cuda.memcpy_dtod_async(buffer.address, self._pristine[name], buffer.bytes, self._stream)
+        elif buffer.bytes:
+            cuda.memcpy_htod(buffer.address, np.ascontiguousarray(self.inputs.arrays[name]))
 
-def _allocated(size: int) -> GuardedBuffer:
-    return GuardedBuffer(cuda.mem_alloc(size + GUARD_BYTES), size)
+    def _downloaded(self, name: str) -> NDArray[np.generic]:
+        host = np.empty_like(self.inputs.arrays[name], order="C")
+        if host.nbytes:
+            cuda.memcpy_dtoh(host, self._arrays[name].address)
+        return host
+
+    def _first_difference(self, name: str) -> int | None:
+        """Return the first byte of an array that differs from what was uploaded; None if there is none."""
+        buffer, compare = self._arrays[name], self._compare()
+        if compare is not None and name in self._pristine:
+            return compare.first_difference(buffer.address, int(self._pristine[name]), buffer.bytes)
+        uploaded = _bits(self.inputs.arrays[name]).reshape(-1)
+        for start, chunk in self._chunks(buffer):
+            differs = chunk != uploaded[start : start + len(chunk)]
+            if differs.any():
+                return start + int(np.argmax(differs))
+        return None
+
+    @staticmethod
+    def _chunks(buffer: GuardedBuffer) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        for start in range(0, buffer.bytes, _CHUNK):
+            chunk = np.empty(min(_CHUNK, buffer.bytes - start), np.uint8)
+            cuda.memcpy_dtoh(chunk, buffer.address + start)
+            yield start, chunk
+
+    def _may_be_unwritten(self, name: str) -> bool:
+        array, compare = self.inputs.arrays[name], self._compare()
+        if compare is None or name not in self._pristine:
+            return True
+        return compare.has_equal(self._arrays[name].address, int(self._pristine[name]), array.size, array.itemsize)
+
+    def _other_poison(self, name: str) -> int:
+        held = set(_bits(self.inputs.arrays[name][:1]).reshape(-1).tolist())
+        return next(byte for byte in _POISONS if held != {byte})
+
+
+@lru_cache(maxsize=256)
+def guard_patterns(name: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Return what the guards before and behind an array are filled with.
+
+    Every two, four or eight bytes read as NaN. The patterns of no two arrays are equal, so that a copy beyond the ends
+    of both is seen.
+    """
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    words = rng.integers(0xFFF1, 0xFFFF, (2, GUARD_BYTES // 2), np.uint16)
+    before, behind = words.view(np.uint8)
+    return before, behind
+
+
+def _lead(size: int) -> int:
+    """Return the bytes of an allocation before its data, of which the last are the guard."""
+    return LARGE_PAGE if size >= LARGE_PAGE else GUARD_BYTES
+
+
+def _allocated(size: int, item: int) -> GuardedBuffer:
+    return GuardedBuffer(cuda.mem_alloc(_lead(size) + size + GUARD_BYTES), size, item)
+
+
+def _bits(array: NDArray[np.generic]) -> NDArray[np.uint8]:
+    """Return an array's bytes, shape (elements, bytes of an element)."""
+    return np.ascontiguousarray(array).view(np.uint8).reshape(-1, array.itemsize)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Mapping
+from functools import cache, partial
 
 import numpy as np
 import pycuda.driver as cuda
@@ -20,6 +21,7 @@ from lab.gpu.device.describe import describe_device, pci_bus_id
 from lab.gpu.device.field import CudaField
 from lab.gpu.device.launching import Launcher
 from lab.gpu.device.timer import LaunchTimer
+from lab.gpu.device.untouched import untouched
 from lab.measured.timing import CardState, GpuDescription
 from lab.operators.base import Expected, Inputs
 from lab.templates.launches import Launches
@@ -47,7 +49,7 @@ class CudaBackend:
         self._stream = cuda.Stream()
         self._timer = LaunchTimer(self._description, self._stream, self._card.sm_clock)
         self._launcher = Launcher(device, self._stream)
-        self._buffers = DeviceBuffers(self._stream)
+        self._buffers = DeviceBuffers(self._stream, cache(partial(untouched, self._description.arch)))
         self._comparison = DeviceComparison(self._description.arch)
         self._cublas: Cublas | None = None
 
@@ -66,8 +68,12 @@ class CudaBackend:
         self._buffers.refresh()
 
     def upload(self) -> None:
-        """Restore every array and the guard behind it, and poison the workspace."""
+        """Restore every array and its guards, and poison the workspace."""
         self._buffers.upload()
+
+    def renew_outputs(self) -> None:
+        """Restore the outputs alone, as before a launch."""
+        self._buffers.renew_outputs()
 
     def kernel(self, cubin: bytes, launches: Launches) -> Enqueue:
         """Make the workspace, load the cubin, and resolve launches that this GPU can do."""
@@ -122,6 +128,14 @@ class CudaBackend:
     def overrun(self) -> str:
         """Compare the guards with what `upload` put there."""
         return self._buffers.overrun()
+
+    def written_input(self) -> str:
+        """Compare the arrays that are not outputs with what `upload` put there."""
+        return self._buffers.written_input()
+
+    def unwritten(self, *, again: bool = False) -> Mapping[str, NDArray[np.bool_]]:
+        """Mark elements of required outputs that hold what they held before the launch."""
+        return self._buffers.unwritten(again=again)
 
     def run(self, launches: tuple[Enqueue, ...]) -> None:
         """Queue these and wait for them."""
