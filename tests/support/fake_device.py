@@ -31,6 +31,7 @@ class FakeDevice:
         self.durations: dict[Any, float] = {}
         self.clocks: Iterator[int | None] = iter(())
         self.enqueue_ms, self.starved = 0.004, False
+        self.launches = 0
 
     def describe(self):
         return GpuDescription("Fake", "sm_90", 1, 1000, 1 << 30, 1 << 20, "1.0", "13.0")
@@ -42,6 +43,10 @@ class FakeDevice:
     def upload(self):
         self.calls.append("upload")
         self.buffers = {name: array.copy() for name, array in self.inputs.arrays.items()}
+
+    def renew_outputs(self):
+        self.calls.append("renew outputs")
+        self.buffers["y"] = np.full_like(self.inputs.arrays["y"], -np.nan)
 
     def kernel(self, cubin, launches):
         name = launches.steps[0].entry
@@ -84,7 +89,16 @@ class FakeDevice:
         return None
 
     def overrun(self):
-        return "y: written 0 bytes past its end of 64 bytes" if self.buffers.get("overrun") else ""
+        return "y: 8 bytes written beyond its end, at byte 128 of 128" if "overrun" in self.buffers else ""
+
+    def written_input(self):
+        changed = np.flatnonzero(self.buffers["x"] != self.inputs.arrays["x"])
+        return f"x is not declared as an output, but x[{changed[0]}] was written" if len(changed) else ""
+
+    def unwritten(self, *, again=False):
+        poison = np.array([-np.nan if again else np.nan])
+        marks = self.buffers["y"].view(np.uint64) == poison.view(np.uint64)
+        return {"y": marks} if "y" in self.inputs.required and marks.any() else {}
 
     def run(self, launches):
         self.calls.append(f"run {len(launches)}")
@@ -127,6 +141,16 @@ class FakeDevice:
     def _overruns(self):
         self._double()
         self.buffers["overrun"] = np.ones(1)
+
+    def _writes_its_input(self):
+        self.buffers["x"][2] /= 2
+        self.buffers["y"][:] = 2 * self.inputs.arrays["x"]
+
+    def _counts(self):
+        """Right when it is launched first, as with a variable on the device that nobody sets back."""
+        self._double()
+        self.buffers["y"][7] += self.launches
+        self.launches += 1
 
     def _hangs(self):
         threading.Event().wait()

@@ -1,16 +1,27 @@
-"""Checking outputs on a backend: launch once, compare with the reference, and look twice at a failure."""
+"""Checking a kernel on a backend: launch it twice, compare with the reference, and look twice at a failure.
+
+The second launch finds outputs as they are before a launch, and everything else as the first one left it: other
+arrays, the workspace, variables of the module. Timing repeats launches without restoring any of that
+(`lab.gpu.timing.measure`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lab.gpu.device.backend import Backend, Baseline, BaselineMissingError, DeviceError, Enqueue
 from lab.gpu.process.job import BaselineResult
 from lab.gpu.process.signs import SignsOfLife
 from lab.measured.timing import Verification
 from lab.operators.base import Array, Expected, Inputs, Operator, Problem
+
+AGAIN: Final = "when it is launched again"
+"""How failures begin that only the second launch shows."""
 
 
 @dataclass(slots=True)
@@ -61,15 +72,19 @@ class Checker:
         self._backend, self._signs = backend, signs
 
     def check(self, data: ProblemData, launch: Enqueue) -> Verification:
-        """Launch a kernel once and verify its outputs.
+        """Launch a kernel twice and verify what it wrote.
 
-        After a failure everything on the device is renewed and the kernel is launched again: the copies that stay on
-        the device could have been overwritten, by this kernel or by an earlier one.
+        It fails if outputs differ from the reference, after the first launch or only after the second one; if an
+        element of an output that must be written was not; and if it wrote anything else: beyond the ends of a buffer,
+        or into an array that is not an output.
+
+        After a failure of the first launch everything on the device is renewed and all is done again: the copies that
+        stay on the device could have been overwritten, by this kernel or by an earlier one.
         """
-        verification = self._launched(data, launch)
-        if not verification.passed:
+        verification, lasting = self._launched(data, launch)
+        if not verification.passed and not lasting:
             self._backend.refresh()
-            verification = self._launched(data, launch)
+            verification, _ = self._launched(data, launch)
         return verification
 
     def outputs_of(self, launch: Enqueue) -> Mapping[str, Array]:
@@ -95,32 +110,71 @@ class Checker:
             data.baselines[name] = self._made(name, data, check=check)
         return data.baselines[name]
 
-    def _launched(self, data: ProblemData, launch: Enqueue) -> Verification:
+    def _launched(self, data: ProblemData, launch: Enqueue) -> tuple[Verification, bool]:
+        """Check two launches.
+
+        Returns:
+            The verification, and whether it speaks of the second launch: that of the first one had passed.
+        """
         self._signs.begin("upload")
         self._backend.upload()
-        self._signs.begin("launch")
-        self._backend.run((launch,))
-        return self._verified(data, "the kernel")
+        first, outputs = self._run_and_verify(data, launch, "launch")
+        unwritten = self._backend.unwritten() if data.inputs.required else {}
+        if not first.passed and not unwritten:
+            return first, False
+        self._signs.begin("upload")
+        self._backend.renew_outputs()
+        second, _ = self._run_and_verify(data, launch, "second launch", outputs if first.passed else None)
+        if unwritten and (words := describe_unwritten(unwritten, self._backend.unwritten(again=True))):
+            return replace(first, passed=False, max_error=float("inf"), worst=words), False
+        if not first.passed:
+            return first, False
+        if not second.passed:
+            return replace(second, worst=f"{AGAIN}: {second.worst}"), True
+        return first, False
 
-    def _verified(self, data: ProblemData, what: str) -> Verification:
-        """Compare on the device if possible; on the host if not, or if the device finds an error."""
+    def _run_and_verify(
+        self, data: ProblemData, launch: Enqueue, what: str, passed: Mapping[str, Array] | None = None
+    ) -> tuple[Verification, Mapping[str, Array] | None]:
+        self._signs.begin(what)
+        self._backend.run((launch,))
+        fault = self._backend.overrun() or self._backend.written_input()
+        return self._verified(data, "the kernel", fault, passed)
+
+    def _verified(
+        self, data: ProblemData, what: str, fault: str, passed: Mapping[str, Array] | None = None
+    ) -> tuple[Verification, Mapping[str, Array] | None]:
+        """Compare on the device if possible; on the host if not, or if there is an error.
+
+        Args:
+            data: The problem.
+            what: What was launched.
+            fault: What it wrote and must not write; empty if there is nothing.
+            passed: Outputs that are known to pass; None if there are none.
+
+        Returns:
+            The verification, and the outputs where the host compared them.
+        """
         if data.reference is None:
             self._signs.begin("reference", on_host=True)
         reference = data.expected()
         self._signs.begin(f"verification of {what}", on_host=True)
         name = self._backend.describe().name
-        overrun = self._backend.overrun()
-        if data.elementwise and not overrun:
+        if data.elementwise and not fault:
             expected, tolerance = data.elementwise
             largest = self._backend.largest_error(expected)
             if largest is not None and largest <= tolerance:
-                return Verification(passed=True, max_error=largest, tolerance=tolerance, worst="", executed_on=name)
+                return Verification(
+                    passed=True, max_error=largest, tolerance=tolerance, worst="", executed_on=name
+                ), None
         outputs = self._backend.outputs()
+        if passed is not None and not fault and all(_same_bits(outputs[one], passed[one]) for one in passed):
+            return Verification(passed=True, max_error=0.0, tolerance=0.0, worst="", executed_on=name), outputs
         error, tolerance, worst = data.operator.verify(data.problem, reference, outputs)
         error, tolerance = float(error), float(tolerance)
-        if overrun:
-            error, worst = float("inf"), overrun
-        return Verification(error <= tolerance, error, tolerance, worst, name)
+        if fault:
+            error, worst = float("inf"), fault
+        return Verification(error <= tolerance, error, tolerance, worst, name), outputs
 
     def _made(self, name: str, data: ProblemData, *, check: bool) -> tuple[Baseline | None, BaselineResult]:
         self._signs.begin("loading of the baseline", on_host=True)
@@ -131,7 +185,7 @@ class Checker:
                 self._signs.begin("launch of the baseline")
                 self._backend.upload()
                 self._backend.run((baseline.check or baseline.launch,))
-                verification = self._verified(data, "the baseline")
+                verification, _ = self._verified(data, "the baseline", self._backend.overrun())
         except (BaselineMissingError, DeviceError) as error:
             return None, BaselineResult(name, note=str(error))
         result = BaselineResult(name, baseline.library, baseline.kernel, verification, baseline.note, baseline.ptx)
@@ -139,3 +193,22 @@ class Checker:
             note = f"{name} is left out because its output is wrong: {verification.worst}"
             return None, replace(result, note=note)
         return baseline, result
+
+
+def describe_unwritten(first: Mapping[str, NDArray[np.bool_]], second: Mapping[str, NDArray[np.bool_]]) -> str:
+    """Describe the first output with elements that no launch wrote; empty if there is none.
+
+    Args:
+        first: By output, the elements that hold what they held before the first launch.
+        second: The same for the second launch, before which they held something else.
+    """
+    for name, marks in first.items():
+        places = np.flatnonzero(marks & second[name]) if name in second else np.empty(0, np.int64)
+        if len(places):
+            counted = f"{len(places)} of {marks.size} elements were never written"
+            return f"{name}: {counted}, first element {places[0]} in memory order"
+    return ""
+
+
+def _same_bits(one: Array, other: Array) -> bool:
+    return bool(np.array_equal(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8)))

@@ -72,6 +72,32 @@ def test_a_job_is_checked_and_timed(backend, cuda):
     assert [message.activity for message in said][-1] == "measurement"
 
 
+def writes_its_input(grid, n, rounds, a, x, y, z):
+    axpy(grid, n, rounds, a, x, y, z)
+    view(y, np.float32, n)[7] = 0
+
+
+def test_a_kernel_that_writes_an_input_is_found(backend, cuda):
+    cuda.kernels["writes_its_input"] = writes_its_input
+    answer = JobRunner(backend, lambda message: None).answer(job("writes_its_input"), QUIET)
+    assert answer.usable
+    assert failure_of(answer.result).reason.startswith("y is not declared as an output, but y[7]")
+
+
+def test_a_second_launch_finds_variables_as_the_first_one_left_them(backend, cuda):
+    launched = []
+
+    def counts(grid, n, rounds, a, x, y, z):
+        axpy(grid, n, rounds, a, x, y, z)
+        view(z, np.float32, n)[9] += len(launched)
+        launched.append(1)
+
+    cuda.kernels["counts"] = counts
+    answer = JobRunner(backend, lambda message: None).answer(job("counts"), QUIET)
+    assert failure_of(answer.result).stage is JobStage.VERIFY
+    assert failure_of(answer.result).reason.startswith("when it is launched again: z[9]: got")
+
+
 def test_a_wrong_kernel_is_found(backend):
     answer = JobRunner(backend, lambda message: None).answer(job("wrong"), QUIET)
     assert answer.usable

@@ -7,7 +7,7 @@ import pytest
 from fake_device import FakeDevice
 from gpu_jobs import HERE, job
 
-from lab.gpu.process.checking import Checker, ProblemData
+from lab.gpu.process.checking import Checker, ProblemData, describe_unwritten
 from lab.gpu.process.signs import SignsOfLife
 from lab.operators.builtin import operator
 
@@ -57,7 +57,71 @@ def test_a_write_past_the_end_fails_though_the_output_is_right():
     verification = checked(FakeDevice(), "overruns")
     assert not verification.passed
     assert verification.max_error == float("inf")
-    assert verification.worst == "y: written 0 bytes past its end of 64 bytes"
+    assert verification.worst.startswith("y: 8 bytes written beyond its end")
+
+
+def test_a_write_to_an_input_fails_though_the_output_is_right():
+    verification = checked(FakeDevice(), "writes_its_input")
+    assert not verification.passed
+    assert verification.max_error == float("inf")
+    assert verification.worst.startswith("x is not declared as an output, but x[2]")
+
+
+@pytest.mark.parametrize("operator", ["Double", "ElementwiseDouble"])
+def test_what_only_the_second_launch_does_wrong_fails(operator):
+    device = Comparing() if operator == "ElementwiseDouble" else FakeDevice()
+    verification = checked(device, "counts", operator)
+    assert not verification.passed
+    assert verification.worst.startswith("when it is launched again: y[7]: got")
+    assert "refresh" not in device.calls  # a third launch would begin with what the second one left
+
+
+def test_the_second_launch_restores_the_outputs_alone():
+    device = FakeDevice()
+    assert checked(device, "double").passed
+    assert device.calls[1:] == ["upload", "run 1", "renew outputs", "run 1"]
+
+
+def test_an_input_that_the_second_launch_writes_is_found():
+    class Late(FakeDevice):
+        def _late(self):
+            self._double()
+            self.buffers["x"][1] += self.launches
+            self.launches += 1
+
+    worst = checked(Late(), "late").worst
+    assert worst.startswith("when it is launched again: x is not declared as an output")
+
+
+@pytest.mark.parametrize("kernel", ["forgets_one", "writes_nan"])
+def test_an_element_that_is_not_written_fails_though_no_value_of_it_is_wrong(kernel):
+    class Writing(FakeDevice):
+        def _writes_nan(self):
+            self._double()
+            self.buffers["y"][-1] = np.nan
+
+    verification = checked(Writing(), kernel, "LastUncompared")
+    assert verification.passed is (kernel == "writes_nan")
+    if kernel == "forgets_one":
+        assert verification.worst == "y: 1 of 16 elements were never written, first element 15 in memory order"
+        assert verification.max_error == float("inf")
+
+
+def test_a_wrong_value_is_not_called_unwritten_because_it_is_the_poison():
+    class Late(FakeDevice):
+        def _late(self):
+            self._double()
+            self.buffers["y"][4] = np.nan
+
+    assert checked(Late(), "late", "Required").worst == "y[4]: got nan"
+
+
+def test_only_outputs_without_any_unwritten_element_are_passed_over():
+    marks = np.array([False, True, True])
+    assert describe_unwritten({"a": marks, "y": marks}, {"y": np.array([True, False, True])}) == (
+        "y: 1 of 3 elements were never written, first element 2 in memory order"
+    )
+    assert describe_unwritten({"y": marks}, {"y": ~marks}) == describe_unwritten({"y": marks}, {}) == ""
 
 
 def test_outputs_that_are_right_on_the_device_are_not_downloaded():
@@ -70,6 +134,17 @@ def test_if_the_device_finds_an_error_the_host_says_where():
     device = Comparing()
     assert checked(device, "wrong", "ElementwiseDouble").worst.startswith("y[3]: got")
     assert device.downloads == 2
+
+
+def test_outputs_like_those_that_passed_are_not_compared_again_on_the_host(monkeypatch):
+    compared = []
+    own = FakeDevice()
+    checker, data = prepared(own)
+    verify = data.operator.verify
+    monkeypatch.setattr(data.operator, "verify", lambda *given: compared.append(1) or verify(*given))
+    wanted = job("double")
+    assert checker.check(data, own.kernel(wanted.cubin, wanted.launches)).passed
+    assert len(compared) == 1
 
 
 def test_a_failure_is_looked_at_again_with_everything_renewed():

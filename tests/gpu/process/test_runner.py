@@ -158,7 +158,7 @@ def test_outputs_are_fresh_before_the_timing_and_before_each_check(runner, devic
     runner.answer(job(), QUIET)
     device.calls.clear()
     runner.answer(job(), QUIET)
-    assert [call.split()[0] for call in device.calls][:4] == ["upload", "run", "upload", "time"]
+    assert [call.split()[0] for call in device.calls][:6] == ["upload", "run", "renew", "run", "upload", "time"]
 
 
 @pytest.mark.parametrize(

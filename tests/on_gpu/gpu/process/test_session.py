@@ -42,7 +42,7 @@ def test_more_than_48_kb_of_dynamic_shared_memory_is_granted(gpu, session):
     [
         ("wrong", r"z\[5\]: got "),
         ("forgets_the_last", r"z\[100002\]: got nan"),
-        ("overruns", r"z: written \d+ bytes past its end"),
+        ("overruns", r"z: \d+ bytes written beyond its end"),
     ],
 )
 def test_a_wrong_kernel_fails_verification_and_the_worker_stays(gpu, session, kernel, worst):
