@@ -14,14 +14,22 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.base.errors import LabError
 from lab.gpu.device.backend import Backend, Baseline, BaselineMissingError, DeviceError, Enqueue
+from lab.gpu.process.hostmemory import within_free_memory
 from lab.gpu.process.job import BaselineResult
 from lab.gpu.process.signs import SignsOfLife
 from lab.measured.timing import Verification
 from lab.operators.base import Array, Expected, Inputs, Operator, Problem
+from lab.operators.checked import OperatorFault
 
 AGAIN: Final = "when it is launched again"
 """How failures begin that only the second launch shows."""
+
+_TOO_LARGE: Final = (
+    "the reference needs more memory than is free, at the problem's own size; compute it in parts, or take a smaller "
+    "problem"
+)
 
 
 @dataclass(slots=True)
@@ -34,6 +42,7 @@ class ProblemData:
         problem: Its problem, complete.
         inputs: Its inputs, which are loaded on the device.
         reference: Expected outputs; None until they are needed.
+        fault: Why they cannot be computed; None unless that was tried.
         elementwise: Expected values as the device compares them, and the tolerance; None if it does not.
         baselines: Baselines made so far, by name; None in place of one that cannot be timed.
     """
@@ -43,13 +52,28 @@ class ProblemData:
     problem: Problem
     inputs: Inputs
     reference: Mapping[str, Expected] | None = None
+    fault: LabError | None = None
     elementwise: tuple[Mapping[str, Expected], float] | None = None
     baselines: dict[str, tuple[Baseline | None, BaselineResult]] = field(default_factory=dict)
 
     def expected(self) -> Mapping[str, Expected]:
-        """Return the reference, computed once."""
+        """Return the reference, computed once, from the host's copy of the inputs.
+
+        Raises:
+            LabError: It cannot be computed; what a first attempt raised is raised again.
+        """
+        if self.fault is not None:
+            raise self.fault
         if self.reference is None:
-            self.agreed(self.operator.reference(self.problem, self.inputs))
+            try:
+                with within_free_memory():
+                    self.agreed(self.operator.reference(self.problem, self.inputs))
+            except LabError as error:
+                self.fault = error
+                raise
+            except MemoryError as error:
+                self.fault = OperatorFault(_TOO_LARGE)
+                raise self.fault from error
         assert self.reference is not None  # noqa: S101 - it was made above
         return self.reference
 

@@ -1,7 +1,8 @@
 """Timing one variant beside its baselines: pilot, plan, warm-up, interleaved samples.
 
-Launches repeat on the same buffers, and the outputs are not restored between them: with β ≠ 0 a gemm's C
-accumulates, which changes the values but not the work.
+Launches repeat on the same buffers, and nothing is restored between them but the workspace that a sequence zeroes
+itself. With β ≠ 0 a gemm's C accumulates, which changes the values but not the work. State that changes the work fails
+the second launch of the check (`lab.gpu.process.checking`).
 """
 
 from __future__ import annotations

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from fake_device import FakeDevice
-from gpu_jobs import HERE, job
+from gpu_jobs import HERE, QUIET, failure_of, job
 
 from lab.gpu.process.checking import Checker, ProblemData, describe_unwritten
+from lab.gpu.process.job import JobStage
+from lab.gpu.process.runner import JobRunner
 from lab.gpu.process.signs import SignsOfLife
 from lab.operators.builtin import operator
+from lab.operators.checked import OperatorFault
 
 
 class Comparing(FakeDevice):
@@ -202,3 +205,30 @@ def test_the_reference_is_computed_once():
     first = data.expected()
     assert data.expected() is first
     assert data.elementwise == (first, 1e-12)
+
+
+@pytest.mark.parametrize("error", [MemoryError("1 TiB"), OperatorFault("ref.py:3: no")])
+def test_a_reference_that_cannot_be_computed_is_tried_once(monkeypatch, error):
+    tried = []
+
+    def reference(problem, inputs):
+        tried.append(1)
+        raise error
+
+    _, data = prepared(FakeDevice())
+    monkeypatch.setattr(data.operator, "reference", reference)
+    for _ in range(2):
+        with pytest.raises(OperatorFault, match=r"needs more memory|ref\.py:3: no"):
+            data.expected()
+    assert tried == [1]
+
+
+def test_a_reference_without_room_costs_its_job_and_not_the_worker(monkeypatch):
+    def reference(self, problem, inputs):
+        return np.empty(1 << 46, np.uint8)  # more than any machine has
+
+    monkeypatch.setattr("lab.operators.checked.Checked.reference", reference)
+    answer = JobRunner(FakeDevice(), lambda message: None).answer(job(), QUIET)
+    assert answer.usable
+    assert failure_of(answer.result).stage is JobStage.PREPARE
+    assert "the reference needs more memory" in failure_of(answer.result).reason
