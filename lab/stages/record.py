@@ -14,6 +14,7 @@ from lab.gpu.process.job import JobResult, JobStage
 from lab.hardware.calibration import calibrated
 from lab.hardware.gpus import Gpu, from_description, gpu_for
 from lab.hardware.tensormaps import TensorMap, find
+from lab.isa.ptx.gridsync import grid_sync_entries
 from lab.measured.timing import GpuDescription, Merit
 from lab.predict.bounds import LaunchFacts, Prediction, delayed, predict, predict_sequence
 from lab.predict.schedulers.estimate import Pace
@@ -73,7 +74,7 @@ def built(experiment: Experiment, planned: Planned, made: Build, gpu: GpuDescrip
         UserError: A grid depends on the occupancy, and is no legal grid, or the GPU's table lacks the architecture.
     """
     residency = _residency(experiment, planned, made.resources, gpu)
-    return _launched(planned, BuiltLaunch.of(made, residency))
+    return _launched(planned, _meeting(planned, BuiltLaunch.of(made, residency), made.ptx))
 
 
 def built_before(
@@ -106,6 +107,14 @@ def resident_blocks(
     except UserError:
         return ()
     return tuple(residency.blocks(step) for step in planned.launched.steps)
+
+
+def _meeting(planned: Planned, known: BuiltLaunch, ptx: str) -> BuiltLaunch:
+    """Add which kernels wait for their whole grid."""
+    waiting = grid_sync_entries(ptx)
+    entries = enumerate(planned.launches.entries)
+    places = sum(1 << place for place, entry in entries if known.symbols.get(entry, entry) in waiting)
+    return replace(known, decided={**known.decided, "grid_syncs": places}) if places else known
 
 
 def _launched(planned: Planned, known: BuiltLaunch) -> Planned:

@@ -62,6 +62,7 @@ class Launch:
         resident_grid: The grid, where it depends on the compiled kernel's occupancy; None once that is known.
         carveout: Preferred shared memory of an SM, in percent of its largest; None leaves it to the driver.
         cluster: Blocks of a cluster in x, y, z that the launch asks for; None where the kernel alone decides.
+        cooperative: The kernel lets its whole grid meet, which the GPU must then hold at once.
     """
 
     entry: str
@@ -74,6 +75,7 @@ class Launch:
     resident_grid: ResidentGrid | None = field(default=None, compare=False, repr=False)
     carveout: int | None = None
     cluster: tuple[int, int, int] | None = None
+    cooperative: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +170,10 @@ class BuiltLaunch:
             memory.
         decided: What the compiler decides: `threads` of a block, `dynamic_shared_bytes` of it, `cluster`, the blocks
             that share the work of one block of the declared grid, `hidden_pointers`, arguments behind the kernel's own,
-            `scratch_bytes` of global memory for each block, to which the first of these points, and
+            `scratch_bytes` of global memory for each block, to which the first of these points,
             `absent_arguments`, the sum of 2 to the power of each place whose argument the machine code has as a
-            constant. Empty where it leaves all of that to the program, as CUDA's compilers do.
+            constant, and `grid_syncs`, the same sum of the places in `Launches.entries` whose kernel waits for its
+            whole grid. Empty where it leaves all of that to the program, as CUDA's compilers mostly do.
         residency: For grids that depend on it; None where no grid does.
     """
 
@@ -256,7 +259,11 @@ class Launches:
         Raises:
             UserError: A grid depends on the occupancy, and is no legal grid.
         """
-        steps = tuple(known.of_launch(one) for one in self.steps)
+        meeting = known.decided.get("grid_syncs", 0)
+        steps = tuple(
+            replace(known.of_launch(one), cooperative=bool(meeting >> self.entries.index(one.entry) & 1))
+            for one in self.steps
+        )
         return replace(
             self,
             steps=steps,

@@ -8,15 +8,18 @@ from typing import Any, cast
 
 import pytest
 
-from lab.experiment.load import from_text
+from lab.experiment.load import from_text, load
+from lab.experiment.space import expand
+from lab.experiment.variants import plan
 from lab.gpu.process.job import BaselineResult, Failure, JobResult, JobStage
 from lab.hardware.gpus import gpu_for
 from lab.hardware.tensormaps import TensorMap
 from lab.isa.mix import Counts
 from lab.measured.timing import CardState, Measurement, Samples, Verification
 from lab.stages import record as records
-from lab.store.model import EmulatedStep, EmulationRecord, PruneRule, Status, VariantRecord
+from lab.store.model import BuildRecord, EmulatedStep, EmulationRecord, PruneRule, Status, VariantRecord
 from lab.templates.launches import Launch, Launches
+from lab.toolchain.base import Build, Resources
 
 
 @pytest.mark.parametrize(
@@ -159,3 +162,27 @@ def test_execution_marks_the_hot_loop_in_both_listings(make):
     for other in (replace(step, hot_label=first.label), replace(step, hot_label=""), replace(step, entry="another")):
         kept = records.judged(built, EmulationRecord({}, (other,)))
         assert (kept.ptx, kept.sass) == (built.ptx, built.sass)
+
+
+class Compiler:
+    name, version = "played", "1"
+
+    def supports(self, arch):
+        return True
+
+
+def test_a_kernel_that_waits_for_its_grid_is_launched_cooperatively_also_from_its_record(tmp_path):
+    (tmp_path / "k.cu").write_text("__global__ void k(float *y) { *y = 1; }\n")
+    (tmp_path / "k.yaml").write_text(
+        'source: k.cu\nproblem: {n: 1}\narguments: {y: "out float32[n]"}\ngrid: 1\nblock: 32\n'
+    )
+    experiment = load(tmp_path / "k.yaml")
+    (planned,) = plan(experiment, expand(experiment).points, [cast("Any", Compiler())], ["sm_90"])
+    build = Build("", b"", {}, "", "", "played", "1", "sm_90", 0.0, {"k": "_Z1kPf"})
+    assert not records.built(experiment, planned, build, None).launched.steps[0].cooperative
+    waiting = replace(build, ptx=".visible .entry _Z1kPf(\n) { mov.u32 %r1, %envreg2; }")
+    made = records.built(experiment, planned, waiting, None)
+    assert made.launched.steps[0].cooperative
+    resources = Resources(32, 0, 0, 0, 0, 0, 0)
+    kept = BuildRecord("played", "1", "", resources, "", 0.0, False, "", made.known.symbols, made.known.decided)
+    assert records.built_before(experiment, planned, record(build=kept), None).launched == made.launched

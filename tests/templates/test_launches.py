@@ -51,6 +51,17 @@ def test_a_build_decides_what_triton_leaves_to_it() -> None:
     assert step == Launch("k", (10, 3, 1), (256, 1, 1), 4096, (("A", "float32*"), ("hidden 0", NULL)))
 
 
+def test_a_kernel_that_waits_for_its_grid_is_launched_cooperatively() -> None:
+    sequence = Launches((launch("a"), launch("b"), launch("a"), launch("c")))
+    steps = sequence.built(BuiltLaunch({"b": "_Z1bv"}, {"grid_syncs": 0b10})).steps
+    assert [(step.entry, step.cooperative) for step in steps] == [
+        ("a", False),
+        ("_Z1bv", True),
+        ("a", False),
+        ("c", False),
+    ]
+
+
 def test_what_the_machine_code_has_as_a_constant_is_not_passed() -> None:
     decided = {"hidden_pointers": 1, "absent_arguments": 0b1010}
     declared = Launch(

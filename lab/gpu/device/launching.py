@@ -6,7 +6,7 @@ Every launch that is timed or verified goes through `Launcher.sequence`, in swee
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -16,6 +16,7 @@ import pycuda.driver as cuda
 from lab.base.structures import is_structure
 from lab.gpu.device.arguments import marshal
 from lab.gpu.device.backend import Enqueue, RefusedError, in_turn
+from lab.gpu.device.cooperative import BoundFunction, BoundModule
 from lab.gpu.device.tensormaps import tensor_map_words
 from lab.hardware.encodedmaps import Words
 from lab.hardware.tensormaps import BYTES, POINTER_BYTES
@@ -34,14 +35,20 @@ _PORTABLE: Final = 8
 class Launcher:
     """Makes launches on one stream of one device."""
 
-    def __init__(self, device: cuda.Device, stream: cuda.Stream) -> None:
+    def __init__(
+        self,
+        device: cuda.Device,
+        stream: cuda.Stream,
+        bound: Callable[[bytes], BoundModule] = BoundModule,
+    ) -> None:
         """Launch on this stream.
 
         Args:
             device: The device, for its limits.
             stream: The stream that launches are queued on.
+            bound: Loads modules with cooperative launches.
         """
-        self._device, self._stream = device, stream
+        self._device, self._stream, self._bound = device, stream, bound
 
     def sequence(
         self, module: cuda.Module, cubin: bytes, launches: Launches, inputs: Inputs, pointers: Mapping[str, int]
@@ -49,7 +56,7 @@ class Launcher:
         """Resolve a sequence of launches; workspace buffers declared with `zero` are zeroed before it.
 
         Args:
-            module: The loaded cubin.
+            module: The loaded cubin; with cooperative launches the image is loaded once more, as PyCUDA has none.
             cubin: The image that `module` was loaded from.
             launches: The launches, in order, and their workspace.
             inputs: The operator's scalars and host arrays; the arrays only for their element types.
@@ -59,6 +66,8 @@ class Launcher:
             RefusedError: A launch would be refused.
         """
         inputs = launches.given(inputs)
+        if any(step.cooperative for step in launches.steps):
+            module = self._bound(cubin)
         self._set_constants(module, launches, inputs, pointers)
         zeroed = [buffer for buffer in launches.workspace if buffer.zero]
         queues: list[Enqueue] = [
@@ -115,7 +124,11 @@ class Launcher:
             function.set_attribute(cuda.function_attribute.PREFERRED_SHARED_MEMORY_CARVEOUT, step.carveout)
         if step.cluster is not None:
             self._ask_for_clusters(function, step.cluster)
-        function.prepare(codes)
+        if step.cooperative:
+            self._check_cooperative(step, function)
+            function.prepare_cooperative(codes)
+        else:
+            function.prepare(codes)
         grid, block = tuple(map(int, step.grid)), tuple(map(int, step.block))  # PyCUDA takes no NumPy integers
         shared, stream = step.dynamic_shared_bytes, self._stream
         call = function.prepared_async_call
@@ -149,6 +162,15 @@ class Launcher:
             attributes[_MORE_THAN_PORTABLE] = 1
         for attribute, value in attributes.items():
             function.set_attribute(cuda.function_attribute(attribute), value)
+
+    @staticmethod
+    def _check_cooperative(step: Launch, function: BoundFunction) -> None:
+        blocks = math.prod(map(int, step.grid))
+        most = function.resident_blocks(math.prod(map(int, step.block)), step.dynamic_shared_bytes)
+        if blocks > most:
+            raise RefusedError(
+                f"too many blocks in cooperative launch: {blocks}, the GPU holds {most} at once; grid: resident_blocks"
+            )
 
     def _attribute(self, name: str) -> int:
         return int(self._device.get_attribute(getattr(cuda.device_attribute, name)))

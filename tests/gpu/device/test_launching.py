@@ -75,6 +75,42 @@ def test_clusters_are_asked_for(sequence, cuda, cluster, asked):
     assert cuda.asked == [("scale", attribute, value) for attribute, value in asked]
 
 
+class Bound:
+    """A module whose functions can be launched cooperatively; the GPU holds 16 blocks of 256 threads."""
+
+    def __init__(self, driver, log):
+        self._module, self._log = driver.module_from_buffer(b"bound"), log
+        self.get_global = self._module.get_global
+
+    def get_function(self, name):
+        function = self._module.get_function(name)
+        function.resident_blocks = lambda threads, shared: 4096 // threads
+        function.prepare_cooperative = lambda codes: self._log.append(name) or function.prepare(codes)
+        return function
+
+
+@pytest.fixture
+def cooperative(sequence, cuda):
+    """Kernels that were launched cooperatively."""
+    launched: list[str] = []
+    sequence.launcher._bound = lambda cubin: Bound(cuda, launched)
+    return launched
+
+
+def test_a_kernel_that_waits_for_its_grid_is_launched_cooperatively(sequence, cuda, cooperative):
+    sequence(replace(STEP, cooperative=True, grid=(32, 1, 1)), replace(STEP, entry="count"))()
+    assert cooperative == ["scale"]
+    assert [name for name, *_ in cuda.launched] == ["scale", "count"]
+    sequence(STEP)()
+    assert cuda.loaded == [b"cubin", b"bound", b"cubin"]
+
+
+def test_a_cooperative_launch_of_more_blocks_than_the_gpu_holds_is_refused(sequence, cooperative):
+    with pytest.raises(RefusedError, match="too many blocks in cooperative launch: 66, the GPU holds 32 at once"):
+        sequence(replace(STEP, cooperative=True, grid=(33, 2, 1)))
+    assert cooperative == []
+
+
 def test_dynamic_shared_memory_is_asked_for(sequence, cuda):
     sequence(replace(STEP, dynamic_shared_bytes=100_000))()
     assert cuda.launched[0][3] == 100_000
