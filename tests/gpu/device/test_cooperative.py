@@ -72,7 +72,7 @@ class Driver:
 
     def _launched(self, kind, launch, addresses):
         pointers = (ctypes.c_void_p * 3).from_address(addresses)
-        types = (ctypes.c_char, ctypes.c_uint64, ctypes.c_int)
+        types: Any = (ctypes.c_char, ctypes.c_uint64, ctypes.c_int)
         values = [kind_of.from_address(at).value for kind_of, at in zip(types, pointers, strict=True)]
         self.log.append((kind, *launch, values))
         return (Result.CUDA_SUCCESS,)

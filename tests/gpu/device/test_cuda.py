@@ -85,7 +85,7 @@ def test_a_kernel_that_writes_an_input_is_found(backend, cuda):
 
 
 def test_a_second_launch_finds_variables_as_the_first_one_left_them(backend, cuda):
-    launched = []
+    launched: list[int] = []
 
     def counts(grid, n, rounds, a, x, y, z):
         axpy(grid, n, rounds, a, x, y, z)
