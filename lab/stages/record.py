@@ -346,6 +346,7 @@ _STATUS = {
     JobStage.LAUNCH: Status.LAUNCH_FAILED,
     JobStage.CRASH: Status.LAUNCH_FAILED,
     JobStage.VERIFY: Status.VERIFICATION_FAILED,
+    JobStage.VERIFY_AGAIN: Status.SUSPECT,
     JobStage.TIMEOUT: Status.TIMED_OUT,
 }
 

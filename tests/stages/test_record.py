@@ -84,6 +84,7 @@ def test_an_emulation_verifies_a_variant_or_fails_it_or_says_nothing(verificatio
         (JobStage.LAUNCH, Status.LAUNCH_FAILED),
         (JobStage.CRASH, Status.LAUNCH_FAILED),
         (JobStage.VERIFY, Status.VERIFICATION_FAILED),
+        (JobStage.VERIFY_AGAIN, Status.SUSPECT),
         (JobStage.TIMEOUT, Status.TIMED_OUT),
     ],
 )

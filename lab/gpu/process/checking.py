@@ -95,7 +95,7 @@ class Checker:
         """
         self._backend, self._signs = backend, signs
 
-    def check(self, data: ProblemData, launch: Enqueue) -> Verification:
+    def check(self, data: ProblemData, launch: Enqueue) -> tuple[Verification, bool]:
         """Launch a kernel twice and verify what it wrote.
 
         It fails if outputs differ from the reference, after the first launch or only after the second one; if an
@@ -104,12 +104,15 @@ class Checker:
 
         After a failure of the first launch everything on the device is renewed and all is done again: the copies that
         stay on the device could have been overwritten, by this kernel or by an earlier one.
+
+        Returns:
+            The verification, and whether it is the second launch that failed.
         """
-        verification, lasting = self._launched(data, launch)
-        if not verification.passed and not lasting:
+        verification, again = self._launched(data, launch)
+        if not verification.passed and not again:
             self._backend.refresh()
-            verification, _ = self._launched(data, launch)
-        return verification
+            verification, again = self._launched(data, launch)
+        return verification, again
 
     def outputs_of(self, launch: Enqueue) -> Mapping[str, Array]:
         """Launch a kernel once and return its outputs."""
@@ -135,11 +138,7 @@ class Checker:
         return data.baselines[name]
 
     def _launched(self, data: ProblemData, launch: Enqueue) -> tuple[Verification, bool]:
-        """Check two launches.
-
-        Returns:
-            The verification, and whether it speaks of the second launch: that of the first one had passed.
-        """
+        """Check two launches; see `check`."""
         self._signs.begin("upload")
         self._backend.upload()
         first, outputs = self._run_and_verify(data, launch, "launch")

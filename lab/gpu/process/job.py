@@ -20,6 +20,7 @@ class JobStage(StrEnum):
     PREPARE = "prepare"  # the operator could not make inputs or a reference
     LAUNCH = "launch"  # CUDA, or a check before the launch, refused the kernel or its execution
     VERIFY = "verify"  # the outputs are wrong
+    VERIFY_AGAIN = "verify again"  # they are wrong when the variant is launched again
     TIMEOUT = "timeout"  # the worker was killed because it was silent for too long
     CRASH = "crash"  # the worker ended by itself, or could not start
 

@@ -83,10 +83,11 @@ class JobRunner:
         self._signs.begin("upload")
         launch = self._backend.kernel(job.cubin, job.launches)
         if policy.check:
-            verification = self._checker.check(data, launch)
+            verification, again = self._checker.check(data, launch)
             result = replace(result, verification=verification)
             if not verification.passed:
-                return result.failed(JobStage.VERIFY, verification.worst or "the outputs are wrong")
+                stage = JobStage.VERIFY_AGAIN if again else JobStage.VERIFY
+                return result.failed(stage, verification.worst or "the outputs are wrong")
         if policy.launches:
             self._launch_alone(launch, policy)
         return self._measured(result, launch, policy, data) if policy.measure else result

@@ -1,5 +1,7 @@
 """Wrong kernels that compute the right thing once, on a real GPU, and sound ones; nothing is executed on the CPU."""
 
+from typing import Any
+
 import pytest
 
 from lab.runs.pipeline import RunOptions, run
@@ -24,7 +26,7 @@ def ran(folder, signature, body, arguments=XY, reference='{y: "2 * x"}', before=
 WITH_X = "float* y, float* x, int n"
 WITH_COUNTER = "float* y, unsigned* done, const float* x, int n"
 COUNTER = '{y: "out float32[n]", done: "uint32[1] zeros", x: "float32[n]", n: int32}'
-WRONG = {
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "scales its input and uses it": (
         {"signature": WITH_X, "body": "if (i < n) { x[i] *= 0.5f; y[i] = x[i] * 4.f; }"},
         "x is not declared as an output, but x[0] was written",
@@ -111,7 +113,7 @@ def test_an_element_that_is_never_written_fails_with_and_without_a_reference(tmp
     assert "elements were never written" in record.reason, record.reason
 
 
-SOUND = {
+SOUND: dict[str, dict[str, Any]] = {
     "writes what it reads": {
         "signature": "float* y, int n",
         "body": "if (i < n) y[i] *= 2.f;",
