@@ -141,28 +141,26 @@ class Checker:
         """Check two launches; see `check`."""
         self._signs.begin("upload")
         self._backend.upload()
-        first, outputs = self._run_and_verify(data, launch, "launch")
-        unwritten = self._backend.unwritten() if data.inputs.required else {}
+        fault = self._run(launch, "launch")
+        first, outputs = self._verified(data, "the kernel", fault)
+        unwritten = self._backend.unwritten() if data.inputs.required and not fault else {}
         if not first.passed and not unwritten:
             return first, False
         self._signs.begin("upload")
         self._backend.renew_outputs()
-        second, _ = self._run_and_verify(data, launch, "second launch", outputs if first.passed else None)
+        fault = self._run(launch, "second launch")
         if unwritten and (words := describe_unwritten(unwritten, self._backend.unwritten(again=True))):
             return replace(first, passed=False, max_error=float("inf"), worst=words), False
         if not first.passed:
             return first, False
-        if not second.passed:
-            return replace(second, worst=f"{AGAIN}: {second.worst}"), True
-        return first, False
+        second, _ = self._verified(data, "the kernel", fault, outputs)
+        return (first, False) if second.passed else (replace(second, worst=f"{AGAIN}: {second.worst}"), True)
 
-    def _run_and_verify(
-        self, data: ProblemData, launch: Enqueue, what: str, passed: Mapping[str, Array] | None = None
-    ) -> tuple[Verification, Mapping[str, Array] | None]:
+    def _run(self, launch: Enqueue, what: str) -> str:
+        """Launch once, and describe what was written and must not be; empty if there is nothing."""
         self._signs.begin(what)
         self._backend.run((launch,))
-        fault = self._backend.overrun() or self._backend.written_input()
-        return self._verified(data, "the kernel", fault, passed)
+        return self._backend.overrun() or self._backend.written_input()
 
     def _verified(
         self, data: ProblemData, what: str, fault: str, passed: Mapping[str, Array] | None = None
