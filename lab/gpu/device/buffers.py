@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -200,8 +201,8 @@ class DeviceBuffers:
             array = self.inputs.arrays[name]
             if not array.size or (not again and not self._may_be_unwritten(name)):
                 continue
-            poison = np.full(array.itemsize, self._other_poison(name), np.uint8) if again else _bits(array)
-            marks = np.asarray((_bits(self._downloaded(name)) == poison).all(axis=1))
+            poison = np.full(array.itemsize, self._other_poison(name), np.uint8) if again else array
+            marks = (_words(self._downloaded(name), array.itemsize) == _words(poison, array.itemsize)).all(axis=1)
             if marks.any():
                 found[name] = marks
         return found
@@ -231,7 +232,7 @@ class DeviceBuffers:
         buffer, compare = self._arrays[name], self._compare()
         if compare is not None and name in self._pristine:
             return compare.first_difference(buffer.address, int(self._pristine[name]), buffer.bytes)
-        uploaded = _bits(self.inputs.arrays[name]).reshape(-1)
+        uploaded = _bytes(self.inputs.arrays[name])
         for start, chunk in self._chunks(buffer):
             differs = chunk != uploaded[start : start + len(chunk)]
             if differs.any():
@@ -252,7 +253,7 @@ class DeviceBuffers:
         return compare.has_equal(self._arrays[name].address, int(self._pristine[name]), array.size, array.itemsize)
 
     def _other_poison(self, name: str) -> int:
-        held = set(_bits(self.inputs.arrays[name][:1]).reshape(-1).tolist())
+        held = set(_bytes(self.inputs.arrays[name][:1]).tolist())
         return next(byte for byte in _POISONS if held != {byte})
 
 
@@ -278,6 +279,11 @@ def _allocated(size: int, item: int) -> GuardedBuffer:
     return GuardedBuffer(cuda.mem_alloc(_lead(size) + size + GUARD_BYTES), size, item)
 
 
-def _bits(array: NDArray[np.generic]) -> NDArray[np.uint8]:
-    """Return an array's bytes, shape (elements, bytes of an element)."""
-    return np.ascontiguousarray(array).view(np.uint8).reshape(-1, array.itemsize)
+def _bytes(array: NDArray[np.generic]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _words(array: NDArray[np.generic], item: int) -> NDArray[np.unsignedinteger]:
+    """Return an array's bits, shape (elements, words of an element), in the widest words that there are."""
+    width = math.gcd(item, 8)
+    return _bytes(array).view(f"u{width}").reshape(-1, item // width)

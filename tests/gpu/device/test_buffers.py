@@ -158,6 +158,18 @@ def test_elements_that_hold_what_they_held_are_marked(cuda, on_device):
     assert buffers.unwritten(again=True) == buffers.unwritten() == {}
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "complex64", "complex128"])
+def test_elements_of_every_size_are_compared_whole(buffers, dtype):
+    poison = np.full(5, 0xA5 if dtype == "uint8" else np.nan, dtype)
+    buffers.load(Inputs({}, {"y": poison}, ("y",), ("y",)))
+    buffers.upload()
+    size = poison.itemsize
+    view(buffers.pointers["y"] + 2 * size - 1, np.uint8, 2)[:] = (
+        0x11  # the last byte of an element, the first of the next
+    )
+    assert buffers.unwritten()["y"].tolist() == [True, False, False, True, True]
+
+
 def test_only_required_outputs_are_poisoned_otherwise_before_a_second_launch(buffers):
     given = {name: np.full(3, value, np.int32) for name, value in (("x", 1), ("y", 2), ("z", -1))}
     buffers.load(Inputs({}, given, ("y", "z"), ("z",)))
