@@ -178,7 +178,7 @@ class Contraction(Operator[ContractionProblem]):
             arrays[tensor] = array
         factors = {name: problem[name] for name in _FACTORS if name in problem}
         scalars = {**factors, "elements": shape.layout("C").elements, **shape.folded().arguments}
-        return Inputs(scalars=scalars, arrays=arrays, outputs=("C",))
+        return Inputs(scalars=scalars, arrays=arrays, outputs=("C",), required=() if read["C"] else ("C",))
 
     def reference(self, problem: ContractionProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Compute C as ``numpy.einsum`` defines it, in float64 and in C's logical shape, with the scale of `verify`.

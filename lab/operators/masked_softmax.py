@@ -104,7 +104,7 @@ class MaskedSoftmax(RowOperator[MaskedSoftmaxProblem]):
             rows_of(arrays["M"], problem.queries, n, problem.ldm)[...] = stored(added, dtype)
         arrays["Y"] = empty(m * problem.ldy, dtype)
         scalars = {key: problem[key] for key in ("m", "n", "queries", "scale", "ldx", "ldm", "ldy")}
-        return Inputs(scalars=scalars, arrays=arrays, outputs=("Y",))
+        return Inputs(scalars=scalars, arrays=arrays, outputs=("Y",), required=self.required(problem))
 
     def reference(self, problem: MaskedSoftmaxProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Compute Y in float64 of X and M as they are stored, with a bound of each element's error.

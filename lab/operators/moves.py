@@ -80,9 +80,10 @@ class Move(Operator[MoveProblem]):
         m, n, lda = problem.m, problem.n, problem.lda
         a = np.full(lda * n, np.nan, dtype)
         matrix(a, m, n, lda)[...] = np.random.default_rng(seed).standard_normal((n, m), dtype=np.float32).T
-        _, columns, ldb = problem.moved
+        rows, columns, ldb = problem.moved
         scalars = {key: problem[key] for key in ("m", "n", "lda", "ldb")}
-        return Inputs(scalars=scalars, arrays={"A": a, "B": np.full(ldb * columns, np.nan, dtype)}, outputs=("B",))
+        arrays: dict[str, Array] = {"A": a, "B": np.full(ldb * columns, np.nan, dtype)}
+        return Inputs(scalars=scalars, arrays=arrays, outputs=("B",), required=("B",) if ldb == rows else ())
 
     def reference(self, problem: MoveProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Return A, or its transpose; errors are absolute."""

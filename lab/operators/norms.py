@@ -73,7 +73,8 @@ class _Norm(RowOperator[NormProblem]):
         )
         weights = {name: stored(rng.standard_normal(n, dtype=np.float32), dtype) for name in self.weights}
         scalars = {key: problem[key] for key in ("m", "n", "epsilon", "ldx", "ldy")}
-        return Inputs(scalars=scalars, arrays={"X": x, **weights, "Y": y}, outputs=("Y",))
+        arrays = {"X": x, **weights, "Y": y}
+        return Inputs(scalars=scalars, arrays=arrays, outputs=("Y",), required=self.required(problem))
 
     def reference(self, problem: NormProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Compute Y in float64 of X and the weights as they are stored, with a bound of each element's error.

@@ -32,6 +32,10 @@ class RowOperator(Operator[P]):
     output: ClassVar[str]
     leading: ClassVar[str]
 
+    def required(self, problem: P) -> tuple[str, ...]:
+        """Return the output where every element of its buffer is written: its rows have no padding."""
+        return (self.output,) if problem[self.leading] == problem["n"] else ()
+
     def verify(
         self, problem: P, reference: Mapping[str, Expected], outputs: Mapping[str, Array]
     ) -> tuple[float, float, str]:

@@ -77,7 +77,7 @@ class Softmax(RowOperator[SoftmaxProblem]):
         x, y = (empty(m * stride, dtype) for stride in (problem.ldx, problem.ldy))
         rows_of(x, m, n, problem.ldx)[...] = stored(values, dtype)
         scalars = {key: problem[key] for key in ("m", "n", "ldx", "ldy")}
-        return Inputs(scalars=scalars, arrays={"X": x, "Y": y}, outputs=("Y",))
+        return Inputs(scalars=scalars, arrays={"X": x, "Y": y}, outputs=("Y",), required=self.required(problem))
 
     def reference(self, problem: SoftmaxProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Compute softmax in float64 of X as it is stored, with a bound of each element's error.

@@ -64,7 +64,7 @@ class SoftmaxBackward(RowOperator[SoftmaxBackwardProblem]):
         rows_of(arrays["Y"], m, n, problem.ldy)[...] = stored(powers / powers.sum(axis=1, keepdims=True), dtype)
         rows_of(arrays["dY"], m, n, problem.lddy)[...] = stored(rng.standard_normal((m, n), dtype=np.float32), dtype)
         scalars = {key: problem[key] for key in ("m", "n", "ldy", "lddy", "lddx")}
-        return Inputs(scalars=scalars, arrays=arrays, outputs=("dX",))
+        return Inputs(scalars=scalars, arrays=arrays, outputs=("dX",), required=self.required(problem))
 
     def reference(self, problem: SoftmaxBackwardProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Compute dX in float64 of Y and dY as they are stored, with a bound of each element's error.

@@ -75,3 +75,25 @@ def test_only_python_of_the_users_own_is_suspected() -> None:
     assert suspect("./my_op.py:Mine") == "; ./my_op.py:Mine ran there and may have ended it"
     declared = Declaration("k", (), function="./ref.py:expected").reference
     assert suspect(declared) == "; ./ref.py:expected ran there and may have ended it"
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "padded"),
+    [
+        ("gemm", {"m": 4, "n": 3, "k": 2}, ({"ldc": 5}, {"beta": 0.5})),
+        ("contraction", {"einsum": "ik,jk->ij", "i": 4, "j": 3, "k": 2}, ({"beta": 0.5},)),
+        ("softmax", {"m": 4, "n": 3}, ({"ldy": 4},)),
+        ("masked_softmax", {"m": 4, "n": 4, "queries": 2}, ({"ldy": 5},)),
+        ("softmax_backward", {"m": 4, "n": 3}, ({"lddx": 4},)),
+        ("layer_norm", {"m": 4, "n": 3}, ({"ldy": 4},)),
+        ("rms_norm", {"m": 4, "n": 3}, ({"ldy": 4},)),
+        ("copy", {"m": 4, "n": 3}, ({"ldb": 5},)),
+        ("transpose", {"m": 4, "n": 3}, ({"ldb": 5},)),
+    ],
+)
+def test_an_output_is_required_where_it_has_no_padding_and_is_not_read(name, fields, padded):
+    computed = operator(name)
+    made = computed.inputs(computed.problem(fields), 0)
+    assert made.required == made.outputs
+    for more in padded:
+        assert computed.inputs(computed.problem({**fields, **more}), 0).required == ()

@@ -143,6 +143,13 @@ class Declaration:
         return tuple(one for one in self.arguments if one.is_written)
 
     @cached_property
+    def required(self) -> tuple[str, ...]:
+        """Return the outputs of which every element must be written: not `partial`, and their contents matter."""
+        ignored = {name for name, one in self.tolerances if one.ignores_contents}
+        only_written = (one for one in self.outputs if one.direction is Direction.OUT and not one.is_partial)
+        return tuple(one.name for one in only_written if one.name not in ignored)
+
+    @cached_property
     def argument(self) -> Mapping[str, Argument]:
         """Return the arguments by name."""
         return {one.name: one for one in self.arguments}
@@ -249,8 +256,7 @@ class _Checking:
             if one.name in taken:
                 self._mistake("an argument has this name, too", "constants", one.name, accepted="different names")
             elif one.is_written and one.view is None:  # by a map in constant memory, the array is written
-                accepted = str(one).removeprefix(f"{one.direction} ")
-                self._mistake("a kernel cannot write constant memory", "constants", one.name, accepted=accepted)
+                self._mistake("a kernel cannot write constant memory", "constants", one.name, accepted=one.undirected)
             else:
                 made.append(one)
         self._kept = frozenset(one.name for one in made)
@@ -429,7 +435,7 @@ class _Checking:
 
 def _kind(read: tuple[Argument, ...], name: str) -> str:
     """Return an argument's text without its direction."""
-    return next(str(one).removeprefix(f"{one.direction} ") for one in read if one.name == name)
+    return next(one.undirected for one in read if one.name == name)
 
 
 def _wanted(name: str, outputs: list[str], read: tuple[Argument, ...]) -> str:

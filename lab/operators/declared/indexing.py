@@ -20,9 +20,7 @@ from lab.operators.indexed import PAGE, IndexedArray, IndexedInputs, PagedArray,
 _MOST_FILE_BYTES: Final = 1 << 30
 
 
-def indexed_inputs(
-    declaration: Declaration, planned: ArgumentPlan, seed: int, required: tuple[str, ...]
-) -> IndexedInputs | None:
+def indexed_inputs(declaration: Declaration, planned: ArgumentPlan, seed: int) -> IndexedInputs | None:
     """Return the arrays of a problem; None where one cannot be described so.
 
     Random elements are drawn page by page, so that they are others than `lab.operators.declared.inputs.inputs` has.
@@ -38,7 +36,7 @@ def indexed_inputs(
                 return None
             arrays[one.name] = made
     outputs = tuple(one.name for one in declaration.outputs)
-    return IndexedInputs(planned.scalars, arrays, outputs, required, scratch(declaration))
+    return IndexedInputs(planned.scalars, arrays, outputs, declaration.required, scratch(declaration))
 
 
 def _indexed(argument: Argument, planned: ArgumentPlan, seed: int, folder: Path) -> IndexedArray | None:

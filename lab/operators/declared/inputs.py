@@ -135,10 +135,8 @@ def _within(argument: Argument, value: int) -> int:
     return value
 
 
-def inputs(declaration: Declaration, planned: ArgumentPlan, seed: int, required: tuple[str, ...] = ()) -> Inputs:
+def inputs(declaration: Declaration, planned: ArgumentPlan, seed: int) -> Inputs:
     """Make the arrays; each one's contents depend on its own name, shape and the seed alone.
-
-    Those of `required` must be written whole.
 
     Raises:
         UserError: A fill does not fit its type, a file is not what it should be, or the arrays are too large.
@@ -153,7 +151,11 @@ def inputs(declaration: Declaration, planned: ArgumentPlan, seed: int, required:
         if one.is_array
     }
     return Inputs(
-        planned.scalars, arrays, tuple(one.name for one in declaration.outputs), required, scratch(declaration)
+        planned.scalars,
+        arrays,
+        tuple(one.name for one in declaration.outputs),
+        declaration.required,
+        scratch(declaration),
     )
 
 

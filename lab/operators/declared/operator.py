@@ -145,7 +145,7 @@ class Declared(Operator[DeclaredProblem]):
     @_of_types
     def inputs(self, problem: DeclaredProblem, seed: int) -> Inputs:
         """Fill arrays as the file says; what is only written holds NaN, or bytes of 0xA5."""
-        return inputs(self.declaration, self._plan(problem), seed, self._required)
+        return inputs(self.declaration, self._plan(problem), seed)
 
     @_of_types
     def reference(self, problem: DeclaredProblem, inputs: Inputs) -> Mapping[str, Expected]:
@@ -234,7 +234,7 @@ class Declared(Operator[DeclaredProblem]):
     @_of_types
     def indexed_inputs(self, problem: DeclaredProblem, seed: int) -> IndexedInputs | None:
         """Return the arrays as functions of the index; None where one cannot be described so."""
-        return indexed_inputs(self.declaration, self._plan(problem), seed, self._required)
+        return indexed_inputs(self.declaration, self._plan(problem), seed)
 
     @_of_types
     def representative(
@@ -292,13 +292,6 @@ class Declared(Operator[DeclaredProblem]):
             found = judging.compare(name, element, known, got[name], poisoned=False, chosen=chosen)
             worst = max(worst, found, key=lambda error: error[0])
         return max(worst[0], 0.0), 1.0, worst[1]
-
-    @property
-    def _required(self) -> tuple[str, ...]:
-        """Return the outputs that must be written whole."""
-        free = {name for name, tolerance in self.declaration.tolerances if tolerance.absolute == math.inf}
-        outputs = self.declaration.outputs
-        return tuple(one.name for one in outputs if one.direction is Direction.OUT and one.name not in free)
 
     @_of_types
     def elementwise(

@@ -1,9 +1,10 @@
 """Reads what a file says of an argument: ``out float32[n, m]``, ``int32[nnz] uniform 0 n``, ``float32 = 2 * alpha``.
 
-The form is ``[in|out|inout|scratch] TYPE[SHAPE] [FILL]`` for an array, and ``TYPE [= EXPRESSION]`` for a scalar. A
-shape lists expressions, slowest dimension first, as NumPy and C do. A fill is one of `FILLS`, the name of an .npy file,
-or ``= EXPRESSION``. Behind these, `lab.operators.declared.mapped` reads that a kernel takes a tensor map of the array.
-A structure that is passed by value is a mapping from its members to such texts.
+The form is ``[in|out [partial]|inout|scratch] TYPE[SHAPE] [FILL]`` for an array, and ``TYPE [= EXPRESSION]`` for a
+scalar. A shape lists expressions, slowest dimension first, as NumPy and C do. Elements of a `partial` output may stay
+unwritten. A fill is one of `FILLS`, the name of an .npy file, or ``= EXPRESSION``. Behind these,
+`lab.operators.declared.mapped` reads that a kernel takes a tensor map of the array. A structure that is passed by value
+is a mapping from its members to such texts.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from lab.operators.declared.elements import ELEMENT_TYPES, ElementKind, ElementT
 from lab.operators.declared.mapped import MappedView
 
 FORM: Final = (
-    "[in|out|inout|scratch] TYPE[SHAPE] [FILL] for an array, with as map[BOX] behind it for a tensor map, "
+    "[in|out [partial]|inout|scratch] TYPE[SHAPE] [FILL] for an array, with as map[BOX] behind it for a tensor map, "
     "TYPE [= EXPRESSION] for a scalar"
 )
 
 _MOST_DIMENSIONS = 8
 _MOST_CHARACTERS = 2000
 _DIRECTED = re.compile(r"\s*(in|out|inout|scratch)\s+(?=[\w{])")
+_PARTIAL = re.compile(r"\s*partial\b(?!\s*\[)\s*")
 _NAME = re.compile(r"[^\W\d]\w*")
 _TYPE = re.compile(r"\s*(\w+)\s*")
 _PARAMETER = re.compile(r"\s*\{\s*([^\W\d]\w*)\s*\}\s*")
@@ -117,6 +119,7 @@ class Argument:
         value: Expression of a scalar's value; None where it is the problem's or parameter's of that name.
         structure: The kernel's argument that it is a member of; empty where it is one by itself.
         view: What the kernel takes in place of a pointer to the array: a tensor map of it; None for a pointer.
+        is_partial: Elements of an output that nobody writes are meant. They are not compared.
     """
 
     name: str
@@ -127,6 +130,7 @@ class Argument:
     value: str | None = None
     structure: str = ""
     view: MappedView | None = None
+    is_partial: bool = False
 
     @property
     def element(self) -> ElementType:
@@ -172,10 +176,21 @@ class Argument:
         """Return the canonical text, which `parse` reads back."""
         if self.shape is None:
             return self.dtype if self.value is None else f"{self.dtype} = {self.value}"
-        direction = "" if self.direction is Direction.IN else f"{self.direction} "
+        return f"{self._direction}{self.undirected}"
+
+    @property
+    def undirected(self) -> str:
+        """Return the canonical text of an array without its direction."""
+        assert self.shape is not None  # noqa: S101 - scalars have no direction
         fill = "" if self.fill is None else f" {self.fill}"
         view = "" if self.view is None else f" {self.view}"
-        return f"{direction}{self.dtype}[{', '.join(self.shape)}]{fill}{view}"
+        return f"{self.dtype}[{', '.join(self.shape)}]{fill}{view}"
+
+    @property
+    def _direction(self) -> str:
+        if self.direction is Direction.IN:
+            return ""
+        return f"{self.direction} partial " if self.is_partial else f"{self.direction} "
 
 
 def parse_all(
@@ -267,13 +282,21 @@ class _Reader:
         direction = Direction.IN
         if directed:
             direction, self._at = Direction(directed[1]), directed.end()
+        partial = _PARTIAL.match(self._text, self._at)
+        if partial:
+            self._at += len(partial[0]) - len(partial[0].lstrip())
+            if direction is not Direction.OUT:
+                accepted = "out partial TYPE[SHAPE]: what is inout keeps its contents where nobody writes"
+                self.refuse("only an output can be partial", accepted)
+            self._at = partial.end()
         dtype = self._dtype()
         if self._text[self._at : self._at + 1] == "[":
             shape = self._list("the shape", "a dimension")
             marked = mapped.MARK.search(self._text, self._at)
             view = self._view(marked, shape) if marked else None
             self._text = self._text[: marked.start()] if marked else self._text
-            return Argument(self._name, dtype, direction, shape, self._fill(direction, dtype), view=view)
+            fill = self._fill(direction, dtype)
+            return Argument(self._name, dtype, direction, shape, fill, view=view, is_partial=bool(partial))
         if direction is not Direction.IN:
             self.refuse(f"a scalar cannot be {direction}", f"an array: {direction} {dtype}[SHAPE]", at=0)
         if dtype in _UNPASSED:

@@ -25,6 +25,11 @@ class Tolerance:
     relative: float
     absolute: float | None = None
 
+    @property
+    def ignores_contents(self) -> bool:
+        """Whether an output may hold anything, and may stay unwritten."""
+        return self.absolute == math.inf
+
     def bound(self, held: NDArray[Any]) -> Floats:
         """Return the largest error of each value.
 

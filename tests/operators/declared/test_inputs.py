@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lab.base.errors import UserError
-from lab.operators.declared.declaration import declare
+from lab.operators.declared.declaration import Declaration, declare
 from lab.operators.declared.elements import ELEMENT_TYPES
 from lab.operators.declared.inputs import inputs, plan
 
@@ -40,6 +40,26 @@ def test_default_contents(dtype, tmp_path):
         assert np.real(values).std() == pytest.approx(1, abs=0.05)
     assert element.is_poison(found.arrays["b"]).all()
     assert found.outputs == ("z", "b")
+
+
+def test_every_element_of_an_output_is_required(tmp_path):
+    arguments = {
+        "a": "out float32[n]",
+        "b": "out partial {T}[n]",
+        "c": "inout float32[n]",
+        "d": "out float32[n]",
+        "e": "out {T}[n]",
+        "x": "float32[n]",
+    }
+    tolerance = {"a": {"relative": 1e-5, "absolute": 1e-6}, "d": {"absolute": float("inf")}}
+    found, _ = declare(
+        "k", arguments=arguments, tolerance=tolerance, folder=tmp_path, problem=["n", "T"], parameters=()
+    )
+    problem = {"n": 4, "T": "float"}
+    typed = Declaration.restored(found.reference).typed(problem)
+    made = inputs(typed, plan(typed, problem), 0)
+    assert made.outputs == ("a", "b", "c", "d", "e")
+    assert made.required == ("a", "e")
 
 
 def test_contents_depend_on_name_and_seed_alone(tmp_path):

@@ -91,6 +91,11 @@ from lab.operators.declared.specification import Argument, Direction, Fill, Fill
                 view=MappedView(("pixels", "16"), corners=(("0",), ("-2",), ("1",))),
             ),
         ),
+        ("out partial int32[n]", Argument("a", "int32", Direction.OUT, ("n",), is_partial=True)),
+        (
+            "out partial int8[n] as map [64]",
+            Argument("a", "int8", Direction.OUT, ("n",), view=MappedView(("64",)), is_partial=True),
+        ),
         ("in bool[4] ones", Argument("a", "bool", shape=("4",), fill=Fill(FillKind.ONES))),
     ],
 )
@@ -115,6 +120,10 @@ def test_a_text_and_its_argument(text, argument):
         ("float32[n] x.npy 3", "unexpected '3' (column 18)", "normal"),
         ("out float32[n] zeros", "an output has no contents of its own (column 16)", "inout … zeros"),
         ("int8[n] normal", "int8 has no normal numbers", "uniform"),
+        ("inout partial float32[n]", "only an output can be partial (column 7)", "out partial"),
+        ("partial float32[n]", "only an output can be partial (column 1)", "out partial"),
+        ("out partial[n]", "unknown type 'partial' (column 5)", "float32"),
+        ("out partial int32", "a scalar cannot be out", "out int32[SHAPE]"),
         ("out int32", "a scalar cannot be out", "out int32[SHAPE]"),
         ("bfloat16", "a scalar of type bfloat16 cannot be passed", "bfloat16[1]"),
         ("int32 n", "unexpected 'n' (column 7)", "= EXPRESSION"),
@@ -193,12 +202,12 @@ def test_no_text_raises_anything_but_a_users_error(text):
 
 @given(
     st.sampled_from(sorted(ELEMENT_TYPES)),
-    st.sampled_from(["", "in ", "out ", "inout "]),
+    st.sampled_from(["", "in ", "out ", "out partial ", "inout "]),
     st.lists(st.sampled_from(["n", "m + 1", "ceil_div(n, 4)", "8"]), min_size=1, max_size=4),
     st.sampled_from(["", " zeros", " ones", " range", " uniform 0 7", " 'a b.npy'", " = n"]),
 )
 def test_every_valid_text_is_read_back(dtype, direction, shape, fill):
-    argument = parse("x", f"{direction}{dtype}[{','.join(shape)}]{'' if direction == 'out ' else fill}")
+    argument = parse("x", f"{direction}{dtype}[{','.join(shape)}]{'' if direction.startswith('out ') else fill}")
     assert argument.shape == tuple(shape)
     assert parse("x", str(argument)) == argument
 
