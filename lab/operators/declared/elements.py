@@ -131,6 +131,11 @@ class ElementType:
         """Make a 1-D array for a kernel to write: a NaN, or for other kinds bytes of 0xA5, which no bool has."""
         return np.tile(self._poison, count).view(self.dtype)
 
+    @property
+    def has_certain_poison(self) -> bool:
+        """Whether a kernel does not store the poison by chance: it is a NaN, no bool, or has at least 32 bits."""
+        return self.kind is not ElementKind.INTEGER or self.dtype.itemsize >= 4  # noqa: PLR2004 - bytes
+
     def is_poison(self, held: Array) -> NDArray[np.bool_]:
         """Mark elements that look as if nobody had written them."""
         word = self._poison

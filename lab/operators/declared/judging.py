@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 import numpy as np
@@ -94,24 +95,22 @@ def unanalysed(element: ElementType, longest: int) -> Tolerance:
     return Tolerance((16 + 8 * math.sqrt(max(1, longest))) * element.arithmetic.unit + coarser)
 
 
-class StandInMismatchError(UserError):
-    """One variant's output has another shape than those of others."""
+def from_outputs(element: ElementType, shape: Sequence[int], stored: Array, tolerance: Tolerance) -> DeclaredExpected:
+    """Take one variant's output for what others must hold. Of elements that it left poisoned, nothing is known."""
+    stored = stored.reshape(tuple(shape)).copy()
+    held = stored if element.is_exact else element.widened(stored)
+    return _made(held, np.where(element.is_poison(stored), np.inf, tolerance.bound(held)), element)
 
 
-def from_outputs(
-    name: str, element: ElementType, shape: Sequence[int], stored: Array, tolerance: Tolerance
-) -> DeclaredExpected:
-    """Take one variant's output for what others must hold.
+class Unwritten(StrEnum):
+    """Treatment of elements that still hold what they held before the launch."""
 
-    Raises:
-        StandInMismatchError: It has another shape.
-    """
-    if stored.size != math.prod(shape):
-        message = f"{name} has {math.prod(shape)} elements, and {stored.size} in the first variant"
-        raise StandInMismatchError(message, key=f"arguments.{name}")
-    held = element.widened(stored.reshape(tuple(shape)).copy())
-    held = stored.reshape(tuple(shape)).copy() if element.is_exact else held
-    return _made(held, tolerance.bound(held), element)
+    POISON = "poison"
+    """They hold poison, which is wrong."""
+    PARTIAL = "partial"
+    """They hold poison, and are not compared."""
+    KEPT = "kept"
+    """They hold the array's contents, and are compared."""
 
 
 def compare(
@@ -119,18 +118,21 @@ def compare(
     element: ElementType,
     expected_values: DeclaredExpected,
     stored: Array,
+    unwritten: Unwritten,
     *,
-    poisoned: bool,
     chosen: tuple[NDArray[np.int64], Sequence[int]] | None = None,
 ) -> tuple[float, str]:
     """Compare one output.
+
+    Poison differs from every expected value, NaN included. An integer that a kernel may well have stored is only
+    poison where another value is expected: see `ElementType.has_certain_poison`.
 
     Args:
         name: The output.
         element: Its element type.
         expected_values: What it must hold.
         stored: What it holds, in any shape.
-        poisoned: It held poison before the launch.
+        unwritten: Treatment of elements that nobody wrote.
         chosen: The flat indices of the elements that are compared, and the output's shape; None for all.
 
     Returns:
@@ -141,6 +143,10 @@ def compare(
     for begin in range(0, held.size, _CHUNK):
         part = slice(begin, begin + _CHUNK)
         error = _errors(element, got[part], held[part], scale[part])
+        if unwritten is Unwritten.PARTIAL:
+            error = np.where(element.is_poison(got[part]), 0.0, error)
+        elif unwritten is Unwritten.POISON:
+            error = np.where(_are_unwritten(element, got[part], held[part], scale[part]), np.inf, error)
         wrong += int(np.count_nonzero(error > 1))
         place = int(np.argmax(error))
         if error[place] > largest:
@@ -149,7 +155,7 @@ def compare(
         return largest, ""
     flat, shape = (worst, expected_values.held.shape) if chosen is None else (chosen[0][worst], chosen[1])
     at = ", ".join(str(int(i)) for i in np.unravel_index(flat, shape))
-    untouched = poisoned and bool(element.is_poison(got[worst : worst + 1])[0])
+    untouched = unwritten is Unwritten.POISON and bool(element.is_poison(got[worst : worst + 1])[0])
     value = NOT_WRITTEN if untouched else _shown(_widest(element, got[worst : worst + 1])[0])
     words = f"{name}[{at}]: got {value}, expected {_shown(held[worst])}"
     allowed = float(scale[worst])
@@ -158,11 +164,25 @@ def compare(
     return largest, f"{words}; {wrong} of {held.size} elements are wrong"
 
 
-def laid_out(expected_values: DeclaredExpected) -> Expected | None:
-    """Return expected values as the device compares them; None where it cannot: see `Operator.elementwise`."""
+def _are_unwritten(element: ElementType, got: Array, held: NDArray[Any], scale: Floats) -> NDArray[np.bool_]:
+    """Mark poison where it would pass for an expected value."""
+    if element.is_exact:  # an expected value may be the poison's bytes, unless nothing is known of it
+        passing = np.isinf(scale) & element.has_certain_poison
+    else:
+        passing = np.isnan(held)
+    return np.asarray(passing & element.is_poison(got)) if passing.any() else passing
+
+
+def laid_out(expected_values: DeclaredExpected, unwritten: Unwritten) -> Expected | None:
+    """Return expected values as the device compares them; None where it cannot: see `Operator.elementwise`.
+
+    The device takes poison for any NaN.
+    """
     values, scale = expected_values.values.reshape(-1), expected_values.scale.reshape(-1)
     nowhere = np.isnan(values)
     if np.any(np.isinf(values)) or not np.all(np.isfinite(scale)):
+        return None
+    if unwritten is Unwritten.PARTIAL or (unwritten is Unwritten.POISON and nowhere.any()):
         return None
     return Expected(values, np.where(nowhere, np.nan, scale) if nowhere.any() else scale)
 

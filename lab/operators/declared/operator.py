@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, wraps
@@ -28,10 +27,10 @@ from lab.operators.declared.foreign import tracked
 from lab.operators.declared.functions import Given
 from lab.operators.declared.indexing import indexed_inputs
 from lab.operators.declared.inputs import ArgumentPlan, inputs, plan
-from lab.operators.declared.judging import DeclaredExpected
+from lab.operators.declared.judging import DeclaredExpected, Unwritten
 from lab.operators.declared.metrics import Metric, MetricKind
 from lab.operators.declared.restricted import NamedArray, UnrestrictedError, evaluate_at, multiplies
-from lab.operators.declared.specification import Direction
+from lab.operators.declared.specification import Argument, Direction
 from lab.operators.declared.tolerance import Tolerance
 from lab.operators.declared.tracked import Rules, Tracked
 from lab.operators.indexed import IndexedInputs
@@ -185,7 +184,7 @@ class Declared(Operator[DeclaredProblem]):
         planned = self._plan(problem)
         return {
             one.name: judging.from_outputs(
-                one.name, one.element, planned.shapes[one.name], outputs[one.name], self._tolerance(planned, one.name)
+                one.element, planned.shapes[one.name], outputs[one.name], self._tolerance(planned, one.name)
             )
             for one in self.declaration.outputs
         }
@@ -206,8 +205,9 @@ class Declared(Operator[DeclaredProblem]):
         for one in self.declaration.outputs:
             known = reference[one.name]
             assert isinstance(known, DeclaredExpected)  # noqa: S101 - made by `reference` or `as_expected`
-            poisoned = one.direction is Direction.OUT
-            found = judging.compare(one.name, one.element, known, outputs[one.name], poisoned=poisoned)
+            if self._ignores(one.name):
+                continue
+            found = judging.compare(one.name, one.element, known, outputs[one.name], _unwritten(one))
             worst = max(worst, found, key=lambda error: error[0])
         return max(worst[0], 0.0), 1.0, worst[1]
 
@@ -289,7 +289,7 @@ class Declared(Operator[DeclaredProblem]):
             assert isinstance(known, DeclaredExpected)  # noqa: S101 - made by `reference_at`
             chosen = (elements, planned.shapes[name])
             element = self.declaration.argument[name].element
-            found = judging.compare(name, element, known, got[name], poisoned=False, chosen=chosen)
+            found = judging.compare(name, element, known, got[name], Unwritten.KEPT, chosen=chosen)
             worst = max(worst, found, key=lambda error: error[0])
         return max(worst[0], 0.0), 1.0, worst[1]
 
@@ -301,8 +301,10 @@ class Declared(Operator[DeclaredProblem]):
         del problem
         found: dict[str, Expected] = {}
         for one in self.declaration.outputs:
+            if self._ignores(one.name):
+                return None
             known = reference[one.name]
-            laid = judging.laid_out(known) if isinstance(known, DeclaredExpected) else None
+            laid = judging.laid_out(known, _unwritten(one)) if isinstance(known, DeclaredExpected) else None
             if one.dtype not in _COMPARED or laid is None:
                 return None
             found[one.name] = laid
@@ -405,6 +407,11 @@ class Declared(Operator[DeclaredProblem]):
         tolerance, rules = self._tolerance(planned, output), self._rules(planned, output)
         return judging.expected(output, element, planned.shapes[output], value, tolerance=tolerance, rules=rules)
 
+    def _ignores(self, output: str) -> bool:
+        """Return whether an output's contents do not matter."""
+        given = dict(self.declaration.tolerances).get(output)
+        return given is not None and given.ignores_contents
+
     def _tolerance(self, planned: ArgumentPlan, output: str) -> Tolerance:
         longest = max((n for shape in planned.shapes.values() for n in shape), default=1)
         default = judging.unanalysed(self.declaration.argument[output].element, longest)
@@ -449,6 +456,12 @@ class Declared(Operator[DeclaredProblem]):
             )
             for name, value in values.items()
         }
+
+
+def _unwritten(argument: Argument) -> Unwritten:
+    if argument.direction is not Direction.OUT:
+        return Unwritten.KEPT
+    return Unwritten.PARTIAL if argument.is_partial else Unwritten.POISON
 
 
 def _numbers(planned: ArgumentPlan, rules: Rules) -> Mapping[str, Given]:

@@ -8,6 +8,7 @@ import pytest
 from lab.base.errors import UserError
 from lab.operators.declared import judging
 from lab.operators.declared.elements import ELEMENT_TYPES, ElementKind
+from lab.operators.declared.judging import Unwritten
 from lab.operators.declared.tolerance import Tolerance
 from lab.operators.declared.tracked import Rules, Tracked
 
@@ -32,7 +33,7 @@ def expected(dtype, values, bound=None, tolerance=None, shape=None):
 def judged(dtype, wanted, got):
     element = ELEMENT_TYPES[dtype]
     stored = got if np.asarray(got).dtype == element.dtype else element.stored(np.asarray(got))
-    return judging.compare("c", element, wanted, stored, poisoned=True)
+    return judging.compare("c", element, wanted, stored, Unwritten.POISON)
 
 
 @pytest.mark.parametrize("dtype", ELEMENT_TYPES)
@@ -51,7 +52,7 @@ def test_a_nan_that_was_written_is_shown():
     element = ELEMENT_TYPES["float16"]
     wanted = expected("float16", np.ones(8, element.wide))
     stored = element.stored(np.full(8, np.nan))
-    assert judging.compare("c", element, wanted, stored, poisoned=True)[1].startswith("c[0]: got nan, expected 1")
+    assert judging.compare("c", element, wanted, stored, Unwritten.POISON)[1].startswith("c[0]: got nan, expected 1")
 
 
 @pytest.mark.parametrize("dtype", ELEMENT_TYPES)
@@ -60,10 +61,54 @@ def test_what_was_not_written_is_said_so(dtype):
     wanted = expected(dtype, np.ones(8, element.wide))
     stored = element.poison(8)
     stored[:5] = element.stored(np.ones(5))
-    error, words = judging.compare("c", element, wanted, stored, poisoned=True)
+    error, words = judging.compare("c", element, wanted, stored, Unwritten.POISON)
     assert error > 1
     assert words.startswith("c[5]: got nothing: it was not written, expected 1")
     assert "3 of 8 elements are wrong" in words
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_poison_is_wrong_where_nan_is_expected(dtype):
+    element = ELEMENT_TYPES[dtype]
+    wanted = expected(dtype, np.array([1.0, np.nan, np.nan]))
+    stored = element.stored(np.array([1.0, np.nan, np.nan]))
+    assert judged(dtype, wanted, stored)[0] == 0
+    stored[2:] = element.poison(1)
+    error, words = judged(dtype, wanted, stored)
+    assert error == np.inf
+    assert words.startswith("c[2]: got nothing: it was not written")
+    assert judging.laid_out(wanted, Unwritten.POISON) is None  # the device takes any NaN for another
+
+
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES)
+def test_what_a_partial_output_leaves_out_is_not_compared(dtype):
+    element = ELEMENT_TYPES[dtype]
+    wanted = expected(dtype, np.ones(8, element.wide))
+    stored = element.poison(8)
+    stored[:5] = element.stored(np.ones(5))
+    assert judging.compare("c", element, wanted, stored, Unwritten.PARTIAL)[0] == 0
+    assert judging.laid_out(wanted, Unwritten.PARTIAL) is None
+    stored[4] = 0
+    error, words = judging.compare("c", element, wanted, stored, Unwritten.PARTIAL)
+    assert error > 1
+    assert words.startswith("c[4]: got 0")
+
+
+def test_an_integer_may_be_the_poisons_bytes_where_that_is_expected():
+    value = int(ELEMENT_TYPES["int32"].poison(1)[0])
+    assert judged("int32", expected("int32", np.array([value])), np.array([value], np.int32))[0] == 0
+
+
+@pytest.mark.parametrize("dtype", ELEMENT_TYPES)
+def test_nothing_is_expected_where_another_variant_wrote_nothing(dtype):
+    element = ELEMENT_TYPES[dtype]
+    got = element.stored(np.ones(8))
+    got[5:] = element.poison(3)
+    wanted = judging.from_outputs(element, (8,), got, judging.unanalysed(element, 8))
+    assert judging.compare("c", element, wanted, element.stored(np.ones(8)), Unwritten.POISON)[0] == 0
+    itself = judging.compare("c", element, wanted, got, Unwritten.POISON)
+    assert (itself[0] > 1) == element.has_certain_poison
+    assert not element.has_certain_poison or "it was not written" in itself[1]
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -162,10 +207,10 @@ def test_another_variants_output_as_the_reference():
     element = ELEMENT_TYPES["float32"]
     got = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
     tolerance = judging.unanalysed(element, 1000)
-    wanted = judging.from_outputs("y", element, (10, 100), got, tolerance)
-    assert judging.compare("c", element, wanted, got * np.float32(1 + 2e-6), poisoned=True)[0] <= 1
+    wanted = judging.from_outputs(element, (10, 100), got, tolerance)
+    assert judging.compare("c", element, wanted, got * np.float32(1 + 2e-6), Unwritten.POISON)[0] <= 1
     got[3] += 1e-3
-    error, words = judging.compare("c", element, wanted, got, poisoned=True)
+    error, words = judging.compare("c", element, wanted, got, Unwritten.POISON)
     assert error > 1
     assert words.startswith("c[0, 3]: ")
     assert judging.unanalysed(ELEMENT_TYPES["int32"], 1000) == Tolerance(0.0)
@@ -184,7 +229,7 @@ def test_the_largest_of_many_errors_is_found():
 
 
 def test_the_form_for_the_device():
-    laid = judging.laid_out(expected("float32", np.array([[1.0, np.nan]]), 1e-6))
+    laid = judging.laid_out(expected("float32", np.array([[1.0, np.nan]]), 1e-6), Unwritten.KEPT)
     assert laid.values.shape == (2,)
     assert np.isnan(laid.scale).tolist() == [False, True]
-    assert judging.laid_out(expected("float32", np.array([1.0, np.inf]), 1e-6)) is None
+    assert judging.laid_out(expected("float32", np.array([1.0, np.inf]), 1e-6), Unwritten.KEPT) is None

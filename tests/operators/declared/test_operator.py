@@ -461,3 +461,32 @@ def test_element_types_are_those_of_the_problem(tmp_path):
         right = {"y": (2 * inputs.arrays["x"]).astype(dtype)}
         assert computed.verify(problem, computed.reference(problem, inputs), right)[0] <= 1
         assert computed.verify(problem, computed.reference(problem, inputs), {"y": inputs.arrays["x"]})[0] > 1
+
+
+def test_unwritten_elements_fail_even_where_the_reference_is_nan(tmp_path):
+    arguments = {"y": "out float32[n]", "x": "float32[n] = arange(n) - 2", "n": "int32"}
+    problem = {"n": 8}
+    for word, passes in (("out", False), ("out partial", True)):
+        computed = made(tmp_path, {**arguments, "y": f"{word} float32[n]"}, {"y": "log(x)"}, problem)
+        given = computed.inputs(computed.problem(problem), 0)
+        reference = computed.reference(computed.problem(problem), given)
+        written = given.arrays["x"] > 0
+        outputs = {"y": given.arrays["y"].copy()}
+        outputs["y"][written] = np.log(given.arrays["x"][written])
+        outputs["y"][2] = -np.inf
+        error, tolerance, worst = computed.verify(computed.problem(problem), reference, outputs)
+        assert (error <= tolerance) == passes
+        assert passes or "it was not written" in worst
+        assert computed.elementwise(computed.problem(problem), reference) is None
+
+
+def test_an_output_whose_contents_do_not_matter_may_stay_unwritten(tmp_path):
+    problem = {"n": 8}
+    tolerance = {"w": {"absolute": float("inf")}}
+    arguments = {"y": "out float32[n]", "w": "out float32[n]"}
+    computed = made(tmp_path, arguments, {"y": "1", "w": "0"}, problem, tolerance=tolerance)
+    given = computed.inputs(computed.problem(problem), 0)
+    assert given.required == ("y",)
+    reference = computed.reference(computed.problem(problem), given)
+    outputs = {"y": np.ones(8, np.float32), "w": given.arrays["w"]}
+    assert computed.verify(computed.problem(problem), reference, outputs)[0] == 0
