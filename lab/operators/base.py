@@ -185,6 +185,10 @@ class Expected:
     scale: Floats
 
 
+class StandInMismatchError(UserError):
+    """The variant whose outputs stand in for a reference has outputs of another size: they cannot be compared."""
+
+
 class Operator(ABC, Generic[P]):
     """One thing to compute, for any problem of its type.
 
@@ -253,6 +257,7 @@ class Operator(ABC, Generic[P]):
         """Take one variant's outputs for what the others must hold.
 
         Raises:
+            StandInMismatchError: The variant's outputs have another size than this problem's.
             UserError: The operator has a reference of its own.
         """
         raise UserError("the operator has a reference of its own", key="operator", found=self.name)
@@ -274,7 +279,13 @@ class Operator(ABC, Generic[P]):
         inputs: Inputs,  # noqa: ARG002
         outputs: Mapping[str, Array],  # noqa: ARG002
     ) -> tuple[str, ...]:
-        """Return what makes right outputs doubtful all the same, a sentence each; nothing by default."""
+        """Return sentences that say why outputs that passed `verify` are doubtful; none by default.
+
+        Args:
+            problem: The problem.
+            inputs: What the launch was given, unchanged by it.
+            outputs: What the kernel left.
+        """
         return ()
 
     def elementwise(
