@@ -68,6 +68,10 @@ class Checked(Operator[Any]):
         largest, tolerance, worst = self._ask("verify", verify_fault, problem, reference, outputs)
         return float(largest), float(tolerance), worst
 
+    def doubts(self, problem: Problem, inputs: Inputs, outputs: Mapping[str, Array]) -> tuple[str, ...]:
+        """Say why outputs that passed are doubtful."""
+        return tuple(self._ask("doubts", doubts_fault, problem, inputs, outputs))
+
     def elementwise(
         self, problem: Problem, reference: Mapping[str, Expected]
     ) -> tuple[Mapping[str, Expected], float] | None:
@@ -205,6 +209,12 @@ def _expected_fault(one: object) -> str:
     if one.values.shape != one.scale.shape:
         return f"values of shape {one.values.shape} and a scale of shape {one.scale.shape}; accepted are equal shapes"
     return ""
+
+
+def doubts_fault(found: object) -> str:
+    """Say what is wrong with what `doubts` returned; empty where nothing is."""
+    is_texts = isinstance(found, tuple | list) and all(isinstance(one, str) for one in found)
+    return "" if is_texts else _returned(found, "a tuple of sentences")
 
 
 def elementwise_fault(found: object) -> str:

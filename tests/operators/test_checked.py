@@ -71,6 +71,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("verify", (0.0, 1e-6), "accepted is (the largest error, the tolerance"),
     ("verify", ("big", 1e-6, ""), "accepted is (the largest error, the tolerance"),
     ("verify", (0.0, np.nan, ""), "the tolerance nan; accepted is a finite number"),
+    ("doubts", "NaN", "accepted is a tuple of sentences"),
+    ("doubts", (1,), "accepted is a tuple of sentences"),
     ("flops", True, "returned True; accepted is an int ≥ 0"),
     ("bytes_moved", -1, "returned -1; accepted is an int ≥ 0"),
     ("fma_dtype", "int32", "returned 'int32'; accepted is a floating-point numpy.dtype"),
@@ -82,6 +84,7 @@ ARGUMENTS: dict[str, tuple[object, ...]] = {
     "reference": (None, INPUTS),
     "elementwise": (None, {}),
     "verify": (None, {}, {}),
+    "doubts": (None, INPUTS, {}),
     "problem": ({},),
 }
 
@@ -102,7 +105,7 @@ def test_a_wrong_result_is_named_with_its_method_and_line(
 
 
 @pytest.mark.parametrize(
-    "method", ["inputs", "reference", "verify", "elementwise", "flops", "bytes_moved", "fma_dtype"]
+    "method", ["inputs", "reference", "verify", "doubts", "elementwise", "flops", "bytes_moved", "fma_dtype"]
 )
 @pytest.mark.parametrize("raising", [ValueError("two\nlines"), SystemExit(0), SystemExit(), GeneratorExit()])
 def test_whatever_it_raises_is_a_fault_with_its_innermost_line(

@@ -166,10 +166,8 @@ def compare(
 
 def _are_unwritten(element: ElementType, got: Array, held: NDArray[Any], scale: Floats) -> NDArray[np.bool_]:
     """Mark poison where it would pass for an expected value."""
-    if element.is_exact:  # an expected value may be the poison's bytes, unless nothing is known of it
-        passing = np.isinf(scale) & element.has_certain_poison
-    else:
-        passing = np.isnan(held)
+    # an integer's expected value may be the poison's bytes, unless nothing is known of it
+    passing = np.isinf(scale) & element.has_certain_poison if element.is_exact else np.isnan(held)
     return np.asarray(passing & element.is_poison(got)) if passing.any() else passing
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, wraps
@@ -16,11 +17,12 @@ from lab.base.errors import UserError
 from lab.base.expressions import Scalar
 from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import Merit
-from lab.operators.base import Array, Expected, Inputs, Operator, Problem
+from lab.operators.base import Array, Expected, Inputs, Operator, Problem, StandInMismatchError
 from lab.operators.boxes import thinned
 from lab.operators.declared import foreign, judging
 from lab.operators.declared.arrays import evaluate_arrays
 from lab.operators.declared.declaration import Declaration
+from lab.operators.declared.doubts import doubts
 from lab.operators.declared.elements import DOUBLE
 from lab.operators.declared.files import array_in, is_file, path_for
 from lab.operators.declared.foreign import tracked
@@ -180,8 +182,21 @@ class Declared(Operator[DeclaredProblem]):
 
     @_of_types
     def as_expected(self, problem: DeclaredProblem, outputs: Mapping[str, Array]) -> Mapping[str, Expected]:
-        """Take one variant's outputs for what the others must hold, where the file has no reference."""
+        """Take one variant's outputs for what the others must hold, where the file has no reference.
+
+        Raises:
+            StandInMismatchError: An output has another size than this problem's: its shape follows a parameter.
+        """
         planned = self._plan(problem)
+        for one in self.declaration.outputs:
+            shape, size = planned.shapes[one.name], outputs[one.name].size
+            if size != math.prod(shape):
+                found = f"{size} elements in the first variant, {math.prod(shape)} in this one"
+                raise StandInMismatchError(
+                    f"{one.name} has another shape than the first variant's: not compared",
+                    found=found,
+                    accepted="a reference, which fits every shape",
+                )
         return {
             one.name: judging.from_outputs(
                 one.element, planned.shapes[one.name], outputs[one.name], self._tolerance(planned, one.name)
@@ -213,23 +228,9 @@ class Declared(Operator[DeclaredProblem]):
 
     @_of_types
     def doubts(self, problem: DeclaredProblem, inputs: Inputs, outputs: Mapping[str, Array]) -> tuple[str, ...]:
-        """Return a sentence for each output with NaN or infinite elements although all inputs are finite."""
-        floats = [one for one in self.declaration.arguments if one.is_array and not one.element.is_exact]
-        given = [one for one in floats if one.direction in (Direction.IN, Direction.INOUT)]
-        if not all(np.isfinite(one.element.widened(inputs.arrays[one.name])).all() for one in given):
-            return ()
-        planned = self._plan(problem)
-        found = []
-        for one in self.declaration.outputs:
-            off = ~np.isfinite(one.element.widened(outputs[one.name])) if not one.element.is_exact else np.zeros(0)
-            if off.any():
-                at = np.unravel_index(int(np.argmax(off)), planned.shapes[one.name])
-                place = ", ".join(str(int(i)) for i in at)
-                found.append(
-                    f"{int(off.sum())} of {off.size} elements of {one.name} are not finite, although all inputs are:"
-                    f" {one.name}[{place}] is the first"
-                )
-        return tuple(found)
+        """Return a sentence for each output with NaN out of finite inputs: `lab.operators.declared.doubts`."""
+        ignored = {one.name for one in self.declaration.outputs if self._ignores(one.name)}
+        return doubts(self.declaration, inputs, outputs, self._plan(problem).shapes, ignored=ignored)
 
     @_of_types
     def indexed_inputs(self, problem: DeclaredProblem, seed: int) -> IndexedInputs | None:

@@ -12,6 +12,7 @@ from scipy import special
 from lab.base.errors import UserError
 from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import Merit
+from lab.operators.base import StandInMismatchError
 from lab.operators.bfloat16 import from_float32, to_float32
 from lab.operators.builtin import operator
 from lab.operators.declared.declaration import declare
@@ -490,3 +491,13 @@ def test_an_output_whose_contents_do_not_matter_may_stay_unwritten(tmp_path):
     reference = computed.reference(computed.problem(problem), given)
     outputs = {"y": np.ones(8, np.float32), "w": given.arrays["w"]}
     assert computed.verify(computed.problem(problem), reference, outputs)[0] == 0
+
+
+def test_a_stand_in_with_outputs_of_another_size_is_named(tmp_path):
+    computed = made(tmp_path, {"y": "out float32[ceil_div(n, b)]", "n": "int32"}, None, {"n": 8}, parameters=["b"])
+    problem = computed.for_parameters(computed.problem({"n": 8}), {"b": 2})
+    assert set(computed.as_expected(problem, {"y": np.ones(4, np.float32)})) == {"y"}
+    with pytest.raises(StandInMismatchError) as caught:
+        computed.as_expected(problem, {"y": np.ones(8, np.float32)})
+    assert "y has another shape" in caught.value.message
+    assert caught.value.key is None  # no mistake of the file's
