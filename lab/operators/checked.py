@@ -8,6 +8,7 @@ import math
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ class OperatorFault(LabError):  # noqa: N818 - a fault of the user's code, besid
 class Checked(Operator[Any]):
     """The same operator; what it raises and returns is checked.
 
+    It is handed copies of arrays, and its inputs are copied: what it changes reaches neither kernels nor a later call.
     What it prints goes to stderr: stdout belongs to the command.
     """
 
@@ -51,7 +53,8 @@ class Checked(Operator[Any]):
 
     def inputs(self, problem: Problem, seed: int) -> Inputs:
         """Make inputs."""
-        return self._ask("inputs", inputs_fault, problem, seed)  # type: ignore[no-any-return]
+        found: Inputs = self._ask("inputs", inputs_fault, problem, seed)
+        return replace(found, arrays=_copied(found.arrays))
 
     def reference(self, problem: Problem, inputs: Inputs) -> Mapping[str, Expected]:
         """Compute what each output must hold."""
@@ -59,18 +62,19 @@ class Checked(Operator[Any]):
         def fault(found: object) -> str:
             return reference_fault(found, inputs)
 
-        return self._ask("reference", fault, problem, inputs)  # type: ignore[no-any-return]
+        return self._ask("reference", fault, problem, replace(inputs, arrays=_copied(inputs.arrays)))  # type: ignore[no-any-return]
 
     def verify(
         self, problem: Problem, reference: Mapping[str, Expected], outputs: Mapping[str, Array]
     ) -> tuple[float, float, str]:
         """Compare outputs with the reference."""
-        largest, tolerance, worst = self._ask("verify", verify_fault, problem, reference, outputs)
+        largest, tolerance, worst = self._ask("verify", verify_fault, problem, reference, _copied(outputs))
         return float(largest), float(tolerance), worst
 
     def doubts(self, problem: Problem, inputs: Inputs, outputs: Mapping[str, Array]) -> tuple[str, ...]:
         """Say why outputs that passed are doubtful."""
-        return tuple(self._ask("doubts", doubts_fault, problem, inputs, outputs))
+        given = replace(inputs, arrays=_copied(inputs.arrays))
+        return tuple(self._ask("doubts", doubts_fault, problem, given, _copied(outputs)))
 
     def elementwise(
         self, problem: Problem, reference: Mapping[str, Expected]
@@ -104,6 +108,11 @@ class Checked(Operator[Any]):
         code = getattr(inspect.unwrap(function), "__code__", None)
         inside = code is not None and Path(code.co_filename) == self._file
         return f"{self._file}:{code.co_firstlineno}" if code is not None and inside else str(self._file)
+
+
+def _copied(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Return arrays of their own, which the user's code may change."""
+    return {name: array.copy() for name, array in arrays.items()}
 
 
 def guarded(file: Path, what: str, function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
@@ -170,6 +179,9 @@ def inputs_fault(found: object) -> str:
     names = found.outputs if isinstance(found.outputs, tuple | list) else ()
     if not names or any(name not in found.arrays for name in names):
         return f"returned the outputs {found.outputs!r}; they name at least one of the arrays {', '.join(found.arrays)}"
+    required = found.required if isinstance(found.required, tuple | list) else ("",)
+    if any(name not in names for name in required):
+        return f"returned the required outputs {found.required!r}; accepted are those of {', '.join(names)}"
     return ""
 
 

@@ -57,6 +57,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("inputs", Inputs({}, {"z": X}, "z"), "returned the outputs 'z'"),  # type: ignore[arg-type]
     ("inputs", Inputs({}, {"z": X}, ()), "returned the outputs ()"),
     ("inputs", Inputs({}, {"z": X}, ("y",)), "returned the outputs ('y',)"),
+    ("inputs", Inputs({}, {"z": X}, ("z",), ("y",)), "returned the required outputs ('y',)"),
     ("reference", None, "a mapping with an Expected for each output: z"),
     ("reference", {}, "a mapping with an Expected for each output: z"),
     ("reference", {"z": ONES}, "returned for z array([1., 1., 1., 1.]); accepted is Expected(values, scale)"),
@@ -145,3 +146,45 @@ def test_what_it_prints_is_not_the_commands_output(
     monkeypatch.setattr(Axpy, "flops", flops)
     assert Checked(Axpy(), Path(__file__)).flops(Axpy().problem({"n": 1, "a": 1})) == 1
     assert capsys.readouterr() == ("", "counting\n")
+
+
+class Careless(Axpy):
+    """An operator that keeps its inputs, and computes in the arrays it is given."""
+
+    kept: Inputs | None = None
+
+    def inputs(self, problem: Any, seed: int) -> Inputs:
+        self.kept = self.kept or super().inputs(problem, seed)
+        return self.kept
+
+    def reference(self, problem: Any, inputs: Inputs) -> Any:
+        found = super().reference(problem, inputs)
+        for array in inputs.arrays.values():
+            array[...] = 0
+        return found
+
+    def verify(self, problem: Any, reference: Any, outputs: Any) -> tuple[float, float, str]:
+        found = super().verify(problem, reference, outputs)
+        for array in outputs.values():
+            array[...] = 0
+        return found
+
+
+def test_what_it_does_to_arrays_reaches_nobody_else() -> None:
+    mine = Checked(Careless(), Path(__file__))
+    problem = mine.problem({"n": 64, "a": 2.0})
+    given = mine.inputs(problem, 0)
+    before = {name: array.copy() for name, array in given.arrays.items()}
+    first = mine.reference(problem, given)
+    for name, array in before.items():
+        np.testing.assert_array_equal(given.arrays[name], array)
+    outputs = {name: np.full_like(given.arrays[name], 3) for name in given.outputs}
+    mine.verify(problem, first, outputs)
+    assert all((array == 3).all() for array in outputs.values())
+    for array in given.arrays.values():  # as a kernel does that writes all of its arguments
+        array[...] = 7
+    again = mine.inputs(problem, 0)
+    for name, array in before.items():
+        np.testing.assert_array_equal(again.arrays[name], array)
+    for name, one in mine.reference(problem, again).items():
+        np.testing.assert_array_equal(one.values, first[name].values)

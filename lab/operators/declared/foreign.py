@@ -50,7 +50,7 @@ def called(
     Args:
         reference: ``./ref.py:function``.
         folder: Where a relative path starts from.
-        available: Arrays, scalars, problem fields and parameters by name; arrays may be changed by the function.
+        available: Arrays, scalars, problem fields and parameters by name. The function gets copies of arrays, which it may change.
         outputs: Names of the outputs.
 
     Returns:
@@ -86,7 +86,11 @@ def results(
         if plain and name not in available and one.default is inspect.Parameter.empty:
             message = f"the function wants {name!r}, which is neither an input nor a number of the problem"
             raise UserError(message, key="reference", found=reference, accepted=sorted(available))
-    given = {name: value for name, value in available.items() if takes_all or name in wanted}
+    given = {
+        name: value.copy() if isinstance(value, np.ndarray) else value
+        for name, value in available.items()
+        if takes_all or name in wanted
+    }
     try:
         result = function(**given)
     except Exception as error:  # the user's code may raise anything

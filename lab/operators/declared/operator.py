@@ -429,17 +429,19 @@ class Declared(Operator[DeclaredProblem]):
 
     @_of_types
     def available(self, problem: DeclaredProblem, inputs: Inputs) -> dict[str, object]:
-        """Return what a user's function may ask for: numbers, and copies of the arrays that hold something.
+        """Return what a user's function may ask for: numbers, and the arrays that hold something.
 
-        Arrays have their shapes; of types that NumPy lacks, they are float64.
+        Arrays have their shapes and are read-only; of types that NumPy lacks, they are float64.
         """
         planned = self._plan(problem)
         available: dict[str, object] = dict(planned.names)
         for one in self.declaration.arguments:
             if one.is_array and one.direction is not Direction.OUT:
                 held = inputs.arrays[one.name]
-                held = one.element.widened(held) if one.element.is_bits else held.copy()
-                available[one.name] = held.reshape(planned.shapes[one.name])
+                held = one.element.widened(held) if one.element.is_bits else held.view()
+                held = held.reshape(planned.shapes[one.name])
+                held.flags.writeable = False
+                available[one.name] = held
         return available
 
     def _called(self, problem: DeclaredProblem, inputs: Inputs) -> Mapping[str, Expected]:

@@ -32,6 +32,17 @@ def test_a_function_gets_what_it_names(tmp_path, text):
 
 
 @pytest.mark.parametrize(
+    "text", ["def f(a): a *= 2; return a", "def f(**given): given['a'][...] *= 2; return given['a']"]
+)
+def test_a_function_may_change_its_arguments_but_nobody_elses(tmp_path, text):
+    mine = np.arange(4.0)
+    for _ in range(2):
+        found = result(tmp_path, text, available={"a": mine, "n": 4})
+        assert found["c"].values.tolist() == [0, 2, 4, 6]
+        assert mine.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
     "text", ["def f(a): return a, n_of(a)\ndef n_of(a): return len(a)", "def f(a, n): return dict(d=n, c=a)"]
 )
 def test_several_outputs(tmp_path, text):

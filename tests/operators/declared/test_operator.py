@@ -501,3 +501,12 @@ def test_a_stand_in_with_outputs_of_another_size_is_named(tmp_path):
         computed.as_expected(problem, {"y": np.ones(8, np.float32)})
     assert "y has another shape" in caught.value.message
     assert caught.value.key is None  # no mistake of the file's
+
+
+def test_what_a_function_is_offered_cannot_be_changed(tmp_path):
+    computed = made(tmp_path, {"y": "out float32[n]", "x": "float32[n]", "n": "int32"}, None, {"n": 8})
+    problem = computed.problem({"n": 8})
+    given = computed.inputs(problem, 0)
+    with pytest.raises(ValueError, match="read-only"):
+        computed.available(problem, given)["x"][0] = 1
+    given.arrays["x"][0] = 1  # the launch's own stay as they are
