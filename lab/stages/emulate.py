@@ -25,10 +25,10 @@ from lab.emulator.results import (
 from lab.isa.matrix import pipe_cycles
 from lab.isa.model import InstructionClass
 from lab.measured.timing import Verification
-from lab.operators.base import Array, Expected, Inputs, Operator
+from lab.operators.base import Array, Expected, Inputs, Operator, StandInMismatchError
 from lab.operators.builtin import operator
 from lab.operators.declared.foreign import ReferenceRaisedError
-from lab.operators.declared.judging import NOT_WRITTEN, StandInMismatchError
+from lab.operators.declared.judging import NOT_WRITTEN
 from lab.stages.conditions import Judged, other_conditions, waits_for_later_blocks
 from lab.stages.full_size import FullSizeOutcome, FullSizeTask, execute_full_size, resident_at_once
 from lab.stages.memory import DeviceMemory
