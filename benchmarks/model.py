@@ -18,7 +18,7 @@ from time_agreement import KNOWN, PREDICTED, TUNED, UNSEEN, blind, each, lists, 
 from lab.report.facts.agreement import loss
 from lab.store import published
 from lab.store.figures import by_problem, estimated, measured
-from lab.store.model import Status, VariantRecord
+from lab.store.model import VariantRecord
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "model.md"
@@ -333,7 +333,7 @@ def main() -> None:
 def of_records(report: Report) -> tuple[list[Row], str]:
     """A report's measured variants with their estimates, and a sentence on how they were built."""
     kept = published.read_records(ROOT / "reports" / "h200" / report.name)
-    wanted = [one for one in kept.records if one.status is Status.VERIFIED and one.build and measured(one) is not None]
+    wanted = [one for one in kept.records if one.status.sound and one.build and measured(one) is not None]
     problems = {one.variant: label for label, group in by_problem(kept.run, kept.records).items() for one in group}
     rows = [row for one in wanted if (row := _row(one, measured(one), problems[one.variant]))]
     tools = ", ".join(sorted({f"{one.build.toolchain} {one.build.version}" for one in wanted if one.build}))

@@ -28,7 +28,7 @@ from lab.measured.timing import Kind, Measurement, Samples
 from lab.runs.sides import Side, read_side
 from lab.store import figures
 from lab.store.figures import text
-from lab.store.model import RunRecord, Status, VariantRecord
+from lab.store.model import RunRecord, VariantRecord
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95
@@ -271,7 +271,7 @@ def _unlike(a: VariantRecord, b: VariantRecord) -> Iterator[tuple[str, tuple[str
 
 def _times(record: VariantRecord, *, relative: bool) -> tuple[Samples, ...]:
     """The samples of a variant that was right, and of its baseline where that counts; empty where one is missing."""
-    found: Measurement | None = None if record.status is not Status.VERIFIED else record.measurement
+    found: Measurement | None = record.measurement if record.status.sound else None
     if found is None or (relative and found.baseline is None):
         return ()
     return (found.samples, found.baseline) if relative and found.baseline else (found.samples,)

@@ -16,7 +16,7 @@ from lab.runs.recorder import Recorder
 from lab.runs.search import Group, Rank, score, worths
 from lab.runs.services import ReadCounters
 from lab.stages.record import built_before
-from lab.store.model import Status, VariantRecord
+from lab.store.model import VariantRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def chosen(records: Iterable[VariantRecord], rules: ProfileModel) -> tuple[str, 
 
 def _candidate(record: VariantRecord) -> _Candidate | None:
     rate, rank = record.throughput, score(record, 0)
-    if record.status is not Status.VERIFIED or not rate or rank is None:
+    if not record.status.sound or not rate or rank is None:
         return None
     predicted = record.estimate.tflops if record.estimate else record.ceiling or 0.0
     off = abs(math.log(predicted / rate)) if predicted > 0 else 0.0

@@ -48,7 +48,7 @@ def score(record: VariantRecord, position: int) -> Rank | None:
     """The score of a record; None where the variant failed or was pruned."""
     if record.status.failed or record.status is Status.PRUNED:
         return None
-    measured = record.throughput if record.status is Status.VERIFIED else None
+    measured = record.throughput if record.status.sound else None
     timed = record.measurement
     card, doubt = (timed.card, bool(timed.doubt)) if timed else ("", False)
     beside = timed.baseline.median if timed and timed.baseline else 0.0

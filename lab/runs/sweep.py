@@ -126,7 +126,7 @@ class Sweep:
         """A variant that an earlier, interrupted run predicted; None where nothing is left to do."""
         store = self._recorder.store
         record = store.record(planned.variant)
-        if record.measurement is not None or record.status not in {Status.INSPECTED, Status.VERIFIED}:
+        if record.measurement is not None or not (record.status.sound or record.status is Status.INSPECTED):
             return None
         built = records.built_before(self._context.experiment, planned, record, self._context.gpu)
         return InspectedVariant(built, record, "", store.read_file(planned.variant, "kernel.cubin"), None)

@@ -33,7 +33,10 @@ def judged(
     pace: Pace | None = None,
     model: EstimateTask | None = None,
 ) -> VariantRecord:
-    """The record with what the emulator found. A variant with findings is not verified.
+    """The record with what the emulator found, and the verdict that follows from it (docs/verdict.md).
+
+    What is worse decides: a fault at the executed size, one under another condition, an execution that failed, what was
+    not shown. An instruction that the emulator lacks is no fault of the kernel, whose status stays `inspected`.
 
     Args:
         record: The record so far.
@@ -46,9 +49,28 @@ def judged(
         blocks = math.prod(record.launch.grid)
         whole = pace.on(record.flops, blocks, moved=record.bytes_moved, before_s=model.before_s)
         record = replace(record, estimate=whole)
-    if emulation.fault:
-        return replace(record, status=Status.VERIFICATION_FAILED, reason=emulation.fault)
-    return replace(record, status=Status.VERIFIED) if emulation.verification else record
+    status, reason = _verdict(emulation)
+    return replace(record, status=status, reason=reason)
+
+
+def _verdict(emulation: EmulationRecord) -> tuple[Status, str]:
+    """Return what an execution on the CPU says of a variant, with the reason."""
+    if emulation.wrong:
+        return Status.WRONG, emulation.wrong
+    if emulation.suspicions:
+        return Status.SUSPECT, _first_of([one.summary for one in emulation.suspicions])
+    if emulation.failure:
+        return Status.NOT_EXECUTED, emulation.failure
+    if emulation.verification is None:
+        return Status.INSPECTED, emulation.unsupported
+    if emulation.not_shown:
+        return Status.PARTIAL, _first_of(emulation.not_shown)
+    return Status.VERIFIED, ""
+
+
+def _first_of(sentences: Sequence[str]) -> str:
+    """Return the first sentence, and how many more there are."""
+    return sentences[0] + (f" (and {len(sentences) - 1} more)" if len(sentences) > 1 else "")
 
 
 def _with_hot_loop(record: VariantRecord) -> VariantRecord:
@@ -341,28 +363,44 @@ def runs_on(built_for: str, gpu: str) -> bool:
     return wanted[:-1] == there[:-1] and int(wanted[-1]) <= int(there[-1])
 
 
-_STATUS = {
-    JobStage.PREPARE: Status.LAUNCH_FAILED,
-    JobStage.LAUNCH: Status.LAUNCH_FAILED,
-    JobStage.CRASH: Status.LAUNCH_FAILED,
-    JobStage.VERIFY: Status.VERIFICATION_FAILED,
-    JobStage.VERIFY_AGAIN: Status.SUSPECT,
-    JobStage.TIMEOUT: Status.TIMED_OUT,
-}
+_STATUS = {JobStage.VERIFY: Status.WRONG, JobStage.VERIFY_AGAIN: Status.SUSPECT}
+"""Of the stages whose failures are the kernel's; after others it was not executed."""
 
 
 def measured(record: VariantRecord, result: JobResult, card: str) -> VariantRecord:
-    """The record with the result of its job on a GPU, whose id is `card`."""
+    """The record with the result of its job on a GPU, whose id is `card`.
+
+    A GPU that verified a variant adds to what the CPU has shown and takes nothing away: one that is suspect or verified
+    in part stays so. One that only the GPU executed is verified in part.
+    """
     failure, timed = result.failure, result.measurement
+    if failure is None:
+        status, reason = _confirmed(record)
+    else:
+        status = _STATUS.get(failure.stage, Status.NOT_EXECUTED)
+        reason = failure.reason
     if timed is not None:
         timed = replace(timed, card=card, errors=_errors_of_baselines(result))
     return replace(
         record,
-        status=_STATUS[failure.stage] if failure else Status.VERIFIED,
-        reason=failure.reason if failure else "",
+        status=status,
+        reason=reason,
         verification=result.verification,
         measurement=timed,
     )
+
+
+def _confirmed(record: VariantRecord) -> tuple[Status, str]:
+    """Return the verdict on a variant whose outputs are right on a GPU, with the reason."""
+    if record.status is Status.SUSPECT:
+        return record.status, record.reason
+    if record.emulation is not None and record.emulation.verification is not None:
+        return _verdict(record.emulation)
+    lacking = record.emulation.unsupported if record.emulation else ""
+    return Status.PARTIAL, f"{_ONLY_ON_GPU}: {lacking}" if lacking else _ONLY_ON_GPU
+
+
+_ONLY_ON_GPU = "only the GPU executed it, which shows neither races nor other orders"
 
 
 def _errors_of_baselines(result: JobResult) -> Mapping[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from lab.base.expressions import Scalar
 from lab.emulator.results import ExecutedCounts, Finding, MemoryCount, ReuseCount
@@ -20,7 +21,7 @@ from lab.toolchain.base import Resources
 
 
 class Status(StrEnum):
-    """How far a variant came."""
+    """The verdict on a variant, or how far it came; docs/verdict.md says what each word promises."""
 
     INSPECTED = "inspected"  # compiled and read; nothing executed it
     VERIFIED = "verified"  # right under every condition of docs/verdict.md
@@ -29,15 +30,29 @@ class Status(StrEnum):
     WRONG = "wrong"  # outputs differ from the reference, or a fault at the executed size
     NOT_EXECUTED = "not executed"  # neither the emulator nor a GPU could run it
     COMPILE_FAILED = "compile failed"
-    LAUNCH_FAILED = "launch failed"
-    VERIFICATION_FAILED = "verification failed"
-    TIMED_OUT = "timed out"
     PRUNED = "pruned"  # a search compiled and inspected it, and found it not worth running
 
     @property
+    def sound(self) -> bool:
+        """It was executed, and nothing was found wrong."""
+        return self in (Status.VERIFIED, Status.PARTIAL)
+
+    @property
     def failed(self) -> bool:
-        """The variant did not reach the end of the pipeline."""
-        return self not in (Status.INSPECTED, Status.VERIFIED, Status.PARTIAL, Status.PRUNED)
+        """A fault was found, or the variant did not reach the end of the pipeline: it is neither timed nor ranked."""
+        return not self.sound and self not in (Status.INSPECTED, Status.PRUNED)
+
+    @classmethod
+    def _missing_(cls, value: object) -> Status | None:
+        """Return the status for a word of the schemas up to 26."""
+        return _OLDER_WORDS.get(value) if isinstance(value, str) else None
+
+
+_OLDER_WORDS: Final = {
+    "verification failed": Status.WRONG,
+    "launch failed": Status.NOT_EXECUTED,
+    "timed out": Status.NOT_EXECUTED,
+}
 
 
 class PruneRule(StrEnum):
@@ -330,10 +345,8 @@ class EmulationRecord:
         return ", ".join(step.entry for step in self.launches)
 
     @property
-    def fault(self) -> str:
-        """Why the variant is not verified, one line; empty where it is, or where the emulator lacks an instruction."""
-        if self.failure:
-            return f"not executed: {self.failure}"
+    def wrong(self) -> str:
+        """The fault at the executed size, one line; empty where there is none."""
         if self.findings:
             first = self.findings[0]
             more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
@@ -341,6 +354,11 @@ class EmulationRecord:
         if self.verification is not None and not self.verification.passed:
             return f"emulator: {self.verification.worst}"
         return ""
+
+    @property
+    def fault(self) -> str:
+        """Why the execution counts against the variant, one line; empty where it does not."""
+        return f"not executed: {self.failure}" if self.failure else self.wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,7 +375,8 @@ class VariantRecord:
         arch: `sm_90`.
         compiler: Its toolchain and version, `nvrtc 13.5.37`, whether it compiled or not.
         status: How far it came.
-        reason: Why it stopped there, one line; empty when nothing failed.
+        reason: Why it has that status, one line: the fault, what was not shown, or why it was not executed; empty where
+            there is nothing to say.
         launch: Geometry; None with several launches.
         build: Where it compiled.
         ptx: Static mix of the PTX; None with several launches.

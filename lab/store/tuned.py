@@ -26,9 +26,8 @@ T4_VERSION: Final = "1.0.0"
 
 _FAILURES: Final = {
     Status.COMPILE_FAILED: ("CompilationFailedConfig", "compile"),
-    Status.LAUNCH_FAILED: ("RuntimeFailedConfig", "runtime"),
-    Status.VERIFICATION_FAILED: ("RuntimeFailedConfig", "correctness"),
-    Status.TIMED_OUT: ("RuntimeFailedConfig", "timeout"),
+    Status.WRONG: ("RuntimeFailedConfig", "correctness"),
+    Status.SUSPECT: ("RuntimeFailedConfig", "correctness"),
 }
 _UNKNOWN_FAILURE: Final = ("RuntimeFailedConfig", "runtime")
 _ERRORS: Final = ("ErrorConfig", "InvalidConfig", "CompilationFailedConfig", "RuntimeFailedConfig")

@@ -37,7 +37,7 @@ def test_a_mapping_runs_and_can_be_repeated_from_its_file(tmp_path, monkeypatch)
     assert done.folder == Path("reports/scale")
     found = {one.parameters["FACTOR"]: one.record for one in done.variants}
     assert found[2].status is Status.VERIFIED
-    assert found[3].status is Status.VERIFICATION_FAILED
+    assert found[3].status is Status.WRONG
     assert "expected" in found[3].reason
     assert "scale" in done.variant(found[2].variant[:6]).sass
     assert "FACTOR=2" in repr(done)

@@ -38,7 +38,7 @@ def failed(record, variant=None):
     return replace(
         record,
         variant=variant or record.variant,
-        status=Status.TIMED_OUT,
+        status=Status.NOT_EXECUTED,
         reason="no result within 60 s",
         measurement=None,
     )

@@ -94,10 +94,10 @@ def test_relative_cancels_what_the_session_did_to_both():
 
 
 def test_what_broke_is_a_regression_at_any_threshold():
-    found, _ = changes([record(1, 2.0)], [record(1, 2.0, status=Status.VERIFICATION_FAILED)])
+    found, _ = changes([record(1, 2.0)], [record(1, 2.0, status=Status.WRONG)])
     assert found["unroll=1"].verdict is Verdict.BROKEN
     assert found["unroll=1"].regressed(0.9)
-    found, _ = changes([record(1, 2.0, status=Status.TIMED_OUT)], [record(1, 2.0)])
+    found, _ = changes([record(1, 2.0, status=Status.NOT_EXECUTED)], [record(1, 2.0)])
     assert found["unroll=1"].verdict is Verdict.MENDED
 
 
@@ -204,7 +204,7 @@ def test_estimates_are_compared_where_neither_run_measured():
     for sides in (([made[0]], [timed]), ([timed], [made[0]])):
         change = changes(*sides)[0]["unroll=1"]
         assert (change.ratio, change.kind, change.verdict) == (None, None, Verdict.NOT_COMPARED)
-    failed = replace(made[0], status=Status.LAUNCH_FAILED)
+    failed = replace(made[0], status=Status.NOT_EXECUTED)
     assert changes([failed], [failed])[0]["unroll=1"].ratio is None
 
 

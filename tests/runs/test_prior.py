@@ -31,4 +31,4 @@ def test_predictions_do_not_know_what_was_measured():
     one = record()
     (ms,) = predicted_ms([one]).values()
     assert ms == pytest.approx(next(iter(predicted_ms([replace(one, measurement=None)]).values())))
-    assert predicted_ms([replace(one, status=Status.LAUNCH_FAILED)]) == {}
+    assert predicted_ms([replace(one, status=Status.NOT_EXECUTED)]) == {}

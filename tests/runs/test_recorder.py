@@ -98,7 +98,7 @@ def test_a_pruner_learns_from_what_succeeded(store):
     pruner = Pruner(PruneModel())
     with Recorder(store, SilentObserver(), pruner) as recorder:
         recorder.finish(planned(0), record(0, 0.5))
-        recorder.finish(planned(1), record(1, 0.1, Status.VERIFICATION_FAILED))
+        recorder.finish(planned(1), record(1, 0.1, Status.WRONG))
     assert set(recorder.scores) == {0}
     assert list(pruner.measured.values()) == [pytest.approx(2.0)]
 

@@ -78,7 +78,7 @@ def test_the_difference_of_every_figure_that_ranks():
 
 def test_another_winner_and_a_variant_that_failed_the_second_time():
     first, second = pair((2.0, 3.0), (2.5, 2.5), (4.0, 4.0))
-    second[1][2] = record(2, 4.0, status=Status.LAUNCH_FAILED)
+    second[1][2] = record(2, 4.0, status=Status.NOT_EXECUTED)
     found = repeated(first, second)
     assert (found.winners, found.same_winners, found.rank_correlation) == (1, 0, None)
     assert found.same_status == 2

@@ -166,7 +166,7 @@ def test_the_gpu_takes_one_problem_after_another(context, planned, store, monkey
     with Recorder(store, SilentObserver()) as recorder:
         sweep = Sweep(replace(context, gpu=H200), recorder, InProcess(), cast("Cards", cards), function=refuse)
         sweep.work(planned, {})
-    assert [record.status for record in store.records()] == [Status.VERIFIED] * 6
+    assert [record.status for record in store.records()] == [Status.PARTIAL] * 6
     order = [job.problem["m"] for job in cards.jobs]
     assert sorted(order) == [64, 64, 64, 96, 96, 96]
     assert sum(one != other for one, other in itertools.pairwise(order)) <= 2  # the first two come before the others

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from lab.emulator.results import Finding
 from lab.experiment.load import from_text, load
 from lab.experiment.space import expand
 from lab.experiment.variants import plan
@@ -17,7 +18,16 @@ from lab.hardware.tensormaps import TensorMap
 from lab.isa.mix import Counts
 from lab.measured.timing import CardState, Measurement, Samples, Verification
 from lab.stages import record as records
-from lab.store.model import BuildRecord, EmulatedStep, EmulationRecord, PruneRule, Status, VariantRecord
+from lab.store.model import (
+    BuildRecord,
+    Condition,
+    EmulatedStep,
+    EmulationRecord,
+    PruneRule,
+    Status,
+    Suspicion,
+    VariantRecord,
+)
 from lab.templates.launches import Launch, Launches
 from lab.toolchain.base import Build, Resources
 
@@ -66,8 +76,8 @@ WRONG = Verification(False, 0.5, 1e-6, "C[0]: got 1, expected 2", "emulator")
     ("verification", "unsupported", "status", "reason"),
     [
         (PASSED, "", Status.VERIFIED, ""),
-        (WRONG, "", Status.VERIFICATION_FAILED, "emulator: C[0]: got 1, expected 2"),
-        (None, "unknown instruction", Status.INSPECTED, ""),
+        (WRONG, "", Status.WRONG, "emulator: C[0]: got 1, expected 2"),
+        (None, "unknown instruction", Status.INSPECTED, "unknown instruction"),
     ],
 )
 def test_an_emulation_verifies_a_variant_or_fails_it_or_says_nothing(verification, unsupported, status, reason):
@@ -80,12 +90,12 @@ def test_an_emulation_verifies_a_variant_or_fails_it_or_says_nothing(verificatio
 @pytest.mark.parametrize(
     ("stage", "status"),
     [
-        (JobStage.PREPARE, Status.LAUNCH_FAILED),
-        (JobStage.LAUNCH, Status.LAUNCH_FAILED),
-        (JobStage.CRASH, Status.LAUNCH_FAILED),
-        (JobStage.VERIFY, Status.VERIFICATION_FAILED),
+        (JobStage.PREPARE, Status.NOT_EXECUTED),
+        (JobStage.LAUNCH, Status.NOT_EXECUTED),
+        (JobStage.CRASH, Status.NOT_EXECUTED),
+        (JobStage.VERIFY, Status.WRONG),
         (JobStage.VERIFY_AGAIN, Status.SUSPECT),
-        (JobStage.TIMEOUT, Status.TIMED_OUT),
+        (JobStage.TIMEOUT, Status.NOT_EXECUTED),
     ],
 )
 def test_a_job_that_failed_has_the_status_of_its_stage(stage, status):
@@ -93,9 +103,54 @@ def test_a_job_that_failed_has_the_status_of_its_stage(stage, status):
     assert (made.status, made.reason, made.measurement) == (status, "why", None)
 
 
+FAULT = Finding("out-of-bounds", 7, "st.global", None, None, None, None, "why")
+AT_FULL_SIZE = Suspicion(Condition.FULL_SIZE, "", FAULT)
+IN_ORDER = Suspicion(Condition.ORDER, "y[3] depends on which block comes first")
+
+
+@pytest.mark.parametrize(
+    ("emulation", "status", "reason"),
+    [
+        (EmulationRecord({}, (), PASSED, findings=(FAULT,), suspicions=(IN_ORDER,)), Status.WRONG, FAULT.summary),
+        (EmulationRecord({}, (), PASSED, suspicions=(AT_FULL_SIZE,)), Status.SUSPECT, AT_FULL_SIZE.summary),
+        (EmulationRecord({}, (), PASSED, suspicions=(IN_ORDER, AT_FULL_SIZE)), Status.SUSPECT, "(and 1 more)"),
+        (EmulationRecord({}, (), PASSED, suspicions=(IN_ORDER,), not_shown=("x",)), Status.SUSPECT, IN_ORDER.detail),
+        (EmulationRecord({}, (), suspicions=(IN_ORDER,), failure="too long"), Status.SUSPECT, IN_ORDER.detail),
+        (EmulationRecord({}, (), failure="too long"), Status.NOT_EXECUTED, "too long"),
+        (EmulationRecord({}, (), PASSED, not_shown=("no values at full size",)), Status.PARTIAL, "no values at full"),
+        (EmulationRecord({}, (), WRONG, not_shown=("no values at full size",)), Status.WRONG, WRONG.worst),
+    ],
+)
+def test_what_is_worst_decides_the_verdict(emulation, status, reason):
+    made = records.judged(record(), emulation)
+    assert made.status is status
+    assert reason in made.reason
+
+
+@pytest.mark.parametrize(
+    ("emulation", "status"),
+    [
+        (EmulationRecord({}, (), PASSED), Status.VERIFIED),
+        (EmulationRecord({}, (), PASSED, not_shown=("no values at full size",)), Status.PARTIAL),
+        (EmulationRecord({}, (), PASSED, suspicions=(IN_ORDER,)), Status.SUSPECT),
+        (EmulationRecord({}, (), unsupported="wgmma"), Status.PARTIAL),
+        (None, Status.PARTIAL),
+    ],
+)
+def test_a_gpu_takes_back_nothing_of_what_the_cpu_found_or_did_not_show(emulation, status):
+    before = record() if emulation is None else records.judged(record(), emulation)
+    made = records.measured(before, JobResult("v", PASSED), "GPU-a")
+    assert made.status is status
+    assert bool(made.reason) is (status is not Status.VERIFIED)
+    assert emulation is None or emulation.unsupported in made.reason
+    failed = records.measured(before, JobResult("v", failure=Failure(JobStage.VERIFY, "C[0]")), "GPU-a")
+    assert (failed.status, failed.reason) == (Status.WRONG, "C[0]")
+
+
 def test_a_job_that_went_well_is_verified_and_keeps_its_times():
     timed = Measurement(Samples((1.0,)), None, None, "cold", CardState(), CardState())
-    made = records.measured(record(reason="old"), JobResult("v", PASSED, timed), "GPU-a")
+    executed = EmulationRecord({}, (), PASSED)
+    made = records.measured(record(reason="old", emulation=executed), JobResult("v", PASSED, timed), "GPU-a")
     assert (made.status, made.reason, made.measurement.card) == (Status.VERIFIED, "", "GPU-a")
     assert made.throughput == pytest.approx(1.0)
 

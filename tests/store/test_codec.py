@@ -9,9 +9,18 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from lab.emulator.results import Finding
 from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.store.codec import RUN, VARIANT, record_to_json, record_to_text, uncollected
-from lab.store.model import RunRecord, Status, VariantRecord
+from lab.store.model import (
+    Condition,
+    EmulationRecord,
+    FullSizeRecord,
+    RunRecord,
+    Status,
+    Suspicion,
+    VariantRecord,
+)
 
 COMMITTED = sorted(Path(__file__).parents[2].glob("reports/h200/**/provenance.json"))
 
@@ -138,3 +147,31 @@ def test_a_baseline_of_two_labels_is_taken_apart_at_least_once() -> None:
     assert RUN.validate_python({**record_to_json(RUN_RECORD)}) == RUN_RECORD
     with pytest.raises(ValidationError):
         RUN.validate_json("[]")
+
+
+@pytest.mark.parametrize(
+    ("word", "reason", "expected"),
+    [
+        ("verification failed", "C[0]: got 1", (Status.WRONG, "C[0]: got 1")),
+        ("verification failed", "not executed: too long", (Status.NOT_EXECUTED, "too long")),
+        ("timed out", "no result within 60 s", (Status.NOT_EXECUTED, "no result within 60 s")),
+        ("launch failed", "no such kernel", (Status.NOT_EXECUTED, "no such kernel")),
+    ],
+)
+def test_older_verdicts_are_read_in_todays_words(word: str, reason: str, expected: tuple[Status, str]) -> None:
+    record = VariantRecord("v", "k", "", "t", {}, {}, "sm_90", Status.VERIFIED, "", 1, 1)
+    read = VARIANT.validate_json(json.dumps({**record_to_json(record), "status": word, "reason": reason}))
+    assert (read.status, read.reason) == expected
+
+
+def test_suspicions_and_gaps_survive() -> None:
+    fault = Finding("shared-race", 4, "st.shared", None, (0, 0, 0), (1, 0, 0), 8, "why")
+    done = EmulationRecord(
+        {"n": 4},
+        (),
+        suspicions=(Suspicion(Condition.FULL_SIZE, "", fault), Suspicion(Condition.ORDER, "it differs")),
+        not_shown=("values at the full size",),
+        full_size=FullSizeRecord({"n": 1000}, 23, 7813, 2944, covered=True),
+    )
+    record = VariantRecord("v", "k", "", "t", {}, {}, "sm_90", Status.SUSPECT, "", 1, 1, emulation=done)
+    assert VARIANT.validate_json(record_to_text(record)) == record

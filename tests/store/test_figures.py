@@ -69,7 +69,7 @@ def test_the_ceiling_is_the_lowest_bound_in_the_merits_unit() -> None:
 
 def test_a_failed_variant_has_no_throughput() -> None:
     assert figures.measured(record(measurement=timed(1.0))) == pytest.approx(2.0)
-    assert figures.measured(record(measurement=timed(1.0), status=Status.VERIFICATION_FAILED)) is None
+    assert figures.measured(record(measurement=timed(1.0), status=Status.WRONG)) is None
 
 
 def test_an_estimate_counts_operations_alone() -> None:
@@ -141,7 +141,7 @@ def test_failed_and_pruned_variants_are_not_ranked() -> None:
         record(name, prediction=predicted(tflops), status=status)
         for name, tflops, status in (
             ("slow", 1.0, Status.INSPECTED),
-            ("failed", 9.0, Status.LAUNCH_FAILED),
+            ("failed", 9.0, Status.NOT_EXECUTED),
             ("pruned", 8.0, Status.PRUNED),
             ("fast", 2.0, Status.INSPECTED),
             ("as slow", 1.0, Status.INSPECTED),
@@ -282,7 +282,7 @@ def beside(ms: float, baseline_ms: float, name: str | None = "cublas") -> Measur
 def test_variants_of_one_problem_are_ranked_by_their_ratio_to_the_baseline_in_turns() -> None:
     """The clock fell: `late` is slower than `early` by its time alone."""
     early, late = record("early", measurement=beside(1.0, 1.0)), record("late", measurement=beside(1.1, 1.2))
-    failed = record("failed", measurement=timed(0.1), status=Status.VERIFICATION_FAILED)
+    failed = record("failed", measurement=timed(0.1), status=Status.WRONG)
     response = response_of((early, late, failed))
     assert (response.in_turns, response.of(early)) == ("cublas", early.throughput)
     assert [one.variant for one in figures.ranked((early, late, failed), response)] == ["late", "early"]
@@ -339,7 +339,7 @@ def test_time_of_a_prediction_and_of_a_measurement() -> None:
     assert figures.time_ms(predicted_one, ceiling) == 0.5  # 2e9 operations at 4 TFLOP/s
     measured_one = Response(Basis.MEASURED, "c", "t")
     assert figures.time_ms(record(measurement=timed(3.0)), measured_one) == 3.0
-    assert figures.time_ms(record(measurement=timed(3.0), status=Status.LAUNCH_FAILED), measured_one) is None
+    assert figures.time_ms(record(measurement=timed(3.0), status=Status.NOT_EXECUTED), measured_one) is None
     assert figures.time_ms(record(), measured_one) is None
 
 
@@ -375,7 +375,7 @@ def test_what_a_setting_is_compared_with_has_the_same_problem_and_options() -> N
     other = record("other", parameters={"u": 2, "v": 2}, **kept)
     others = [record(name, parameters={"u": 2, "v": 1}, **kept, **changed) for name, changed in (
         ("problem", {"problem": {"m": 2}}), ("arch", {"arch": "sm_80"}), ("compiler", {"compiler": "x"}),
-        ("options", {"options": ("-x",)}), ("kernel", {"kernel": "z"}), ("failed", {"status": Status.LAUNCH_FAILED}),
+        ("options", {"options": ("-x",)}), ("kernel", {"kernel": "z"}), ("failed", {"status": Status.NOT_EXECUTED}),
     )]  # fmt: skip
     run_of_one = replace(run(), setting={"u": 1})
     records = [base, half, other, *others]

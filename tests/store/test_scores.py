@@ -141,7 +141,7 @@ def test_what_has_no_counts_or_does_not_fit_has_no_score(one):
     unknown = replace(good.prediction, gpu="a card of tomorrow")
     for bad in (
         replace(good, emulation=None),
-        replace(good, status=Status.VERIFICATION_FAILED),
+        replace(good, status=Status.WRONG),
         replace(good, prediction=replace(good.prediction, blocks_per_sm=0)),
         replace(good, prediction=None),
         replace(good, prediction=unknown),

@@ -282,7 +282,7 @@ def failed(record: VariantRecord, status: Status, reason: str) -> VariantRecord:
         status=status,
         reason=reason,
         measurement=None,
-        verification=check if status is Status.VERIFICATION_FAILED else None,
+        verification=check if status is Status.WRONG else None,
     )
 
 
@@ -321,9 +321,9 @@ def _written(folder: Path, what: str) -> Store:
         for index, (status, reason) in enumerate(
             [
                 (Status.COMPILE_FAILED, 'kernel.cu(5): error: identifier "tille" is undefined'),
-                (Status.VERIFICATION_FAILED, "C[12, 7]: got 1.5, expected 1.25"),
-                (Status.TIMED_OUT, "no result within 60 s"),
-                (Status.LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"),
+                (Status.WRONG, "C[12, 7]: got 1.5, expected 1.25"),
+                (Status.NOT_EXECUTED, "no result within 60 s"),
+                (Status.NOT_EXECUTED, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"),
             ]
         ):
             record, texts = made[index]

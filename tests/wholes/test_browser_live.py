@@ -56,7 +56,7 @@ def test_the_page_grows_and_leads_to_the_report(visit, account, make, tmp_path):
     account.recorded(record)
     page.wait_for_selector("#finished tbody tr")
     assert "measured" in page.inner_text("#best tbody")
-    account.recorded(replace(others[0], status=Status.TIMED_OUT, reason=EVIL, measurement=None))
+    account.recorded(replace(others[0], status=Status.NOT_EXECUTED, reason=EVIL, measurement=None))
     account.noted(EVIL)
     page.wait_for_selector("#failures tbody tr")
     assert EVIL in page.inner_text("#failures tbody")

@@ -68,7 +68,7 @@ def _times(record: VariantRecord, time: float) -> dict[str, Any]:
         found["times"] = list(record.measurement.samples.ms)
     if record.build:
         found["compile_time"] = record.build.seconds * 1e3
-    return {**found, "variant": record.variant, "verified": record.status is Status.VERIFIED}
+    return {**found, "variant": record.variant, "verified": record.status.sound, "status": str(record.status)}
 
 
 def _with_metrics(result: dict[str, Any], metrics: Metrics | None) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from lab.store.model import Status
 RECORDS: Final = "records"
 """The page's dataset of all variants: a row is a record's cells by their columns' keys."""
 
-COMPARED: Final = {"status": (str(Status.VERIFIED), str(Status.INSPECTED))}
+COMPARED: Final = {"status": tuple(map(str, (Status.VERIFIED, Status.PARTIAL, Status.INSPECTED)))}
 """Variants whose figures can be compared: they neither failed nor were pruned."""
 
 HOVER: Final = (

@@ -8,7 +8,7 @@ from statistics import median
 
 from lab.measured.ranks import rank_correlation
 from lab.store import figures
-from lab.store.model import Status, VariantRecord
+from lab.store.model import VariantRecord
 from lab.store.scores import rate, scores
 
 _FEWEST = 4
@@ -91,7 +91,7 @@ def _points(
     return [
         (record.variant, measured, value)
         for record in records
-        if record.status is Status.VERIFIED
+        if record.status.sound
         and (measured := figures.measured(record)) is not None
         and (value := predicted(record)) is not None
     ]

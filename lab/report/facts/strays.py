@@ -13,7 +13,7 @@ from lab.predict.schedulers.simulate import Cause
 from lab.report.facts.agreement import loss
 from lab.report.facts.counted import busiest, words
 from lab.store import figures
-from lab.store.model import Status, VariantRecord
+from lab.store.model import VariantRecord
 
 MOST: Final = 6
 """Most variants that the page shows."""
@@ -79,7 +79,7 @@ def _stray(record: VariantRecord) -> Stray | None:
     measured, profile = figures.measured(record), record.profile
     estimate = figures.estimated(record)
     predicted = figures.predicted(record) if estimate is None else estimate
-    if profile is None or record.status is not Status.VERIFIED or not measured or not predicted:
+    if profile is None or not record.status.sound or not measured or not predicted:
         return None
     pipe = busiest(profile)
     return Stray(

@@ -132,7 +132,7 @@ def test_each_problem_has_its_own_best(make):
 
 
 def test_failures_come_as_rows_and_win_nothing(make):
-    record = replace(make("sweep").records()[0], status=Status.TIMED_OUT, reason="no result within 60 s")
+    record = replace(make("sweep").records()[0], status=Status.NOT_EXECUTED, reason="no result within 60 s")
     account = RunAccount()
     begin(account, 1)
     account.recorded(record)

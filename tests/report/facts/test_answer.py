@@ -183,6 +183,6 @@ def test_a_failed_variant_never_wins(make, what):
     store = make(what)
     records = store.records()
     best = ranked(records, response_of(records))[0]
-    broken = replace(best, status=Status.VERIFICATION_FAILED)
+    broken = replace(best, status=Status.WRONG)
     records = tuple(broken if record is best else record for record in records)
     assert ranked(records, response_of(records))[0].variant != best.variant

@@ -103,7 +103,7 @@ def test_the_furthest_off_come_first_and_only_profiled_ones(run):
 def test_without_an_estimate_the_ceiling_is_set_against_the_measurement(run):
     records = [replace(record, estimate=None) for record in run.records()]
     assert {one.prediction for one in strays(records)} == {"ceiling"}
-    assert strays([replace(record, status=Status.VERIFICATION_FAILED) for record in records]) == ()
+    assert strays([replace(record, status=Status.WRONG) for record in records]) == ()
 
 
 def test_the_page_shows_them_and_the_winner_has_a_sentence(run):

@@ -40,7 +40,7 @@ def test_errors_are_shown_where_they_differ_by_more_than_the_order_of_sums_expla
 
 
 def test_a_variant_that_failed_shows_nothing_and_one_without_errors_has_no_column():
-    failed = replace(judged(1.0, cublas=1e-7), status=Status.VERIFICATION_FAILED, reason="C[0, 0]: got 1, expected 2")
+    failed = replace(judged(1.0, cublas=1e-7), status=Status.WRONG, reason="C[0, 0]: got 1, expected 2")
     assert not errors.differ([failed])
     assert errors.of_baselines([judged(1e-7)]) == ()
     names = [column.name for column in errors.of_baselines([judged(1e-7), judged(1e-7, cublas=1e-7, triton=1e-4)])]

@@ -68,7 +68,7 @@ def test_percentiles_of_the_throughput_rise(ms):
 
 
 def test_a_failed_variant_has_no_measured_figure_though_it_was_timed():
-    failed = replace(RECORD, status=Status.VERIFICATION_FAILED, reason="C[0, 0]: got 1, expected 2")
+    failed = replace(RECORD, status=Status.WRONG, reason="C[0, 0]: got 1, expected 2")
     measured = [column for column in HEADLINE if column.kind == "measured"]
     assert len(measured) > 8
     assert all(column.get(failed) is None for column in measured)
