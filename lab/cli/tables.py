@@ -20,6 +20,7 @@ from lab.store.constants import never_compared
 from lab.store.model import RunRecord, Status, VariantRecord
 from lab.store.roles import registers_by_role
 from lab.store.scores import scores
+from lab.store.verdicts import group_reasons, summarise_full_size
 from lab.toolchain.base import title
 
 if TYPE_CHECKING:  # the stages, whose values are printed here, take seconds to import
@@ -134,6 +135,7 @@ def print_outcome(console: Console, outcome: RunOutcome) -> None:
     if outcome.interrupted:
         console.print(Text("interrupted; what was finished is kept", style="yellow"))
     console.print(f"{len(outcome.lean_records)} of {outcome.run.variants} variants: {fared}", highlight=False)
+    _print_reasons(console, outcome.lean_records)
     if outcome.run.not_measured:
         console.print(Text(outcome.run.not_measured))
     said = (*outcome.run.notes, *_not_launched(outcome.lean_records), *_not_executed(outcome.lean_records))
@@ -142,6 +144,17 @@ def print_outcome(console: Console, outcome: RunOutcome) -> None:
     console.print(Text(f"report: {outcome.folder / 'index.html'}"), soft_wrap=True)
     if following := _next_command(outcome):
         console.print(Text(f"next: {following}"), soft_wrap=True)
+
+
+def _print_reasons(console: Console, records: Sequence[VariantRecord]) -> None:
+    """Print the reasons of verdicts, once for all variants that share one, and what was executed at the full size."""
+    groups = group_reasons(records)
+    for group in groups[:_FAILURES_SHOWN]:
+        console.print(Text(group.text, style="red" if group.status.failed else "yellow"), soft_wrap=True)
+    if len(groups) > _FAILURES_SHOWN:
+        console.print(f"{len(groups) - _FAILURES_SHOWN} further reasons; the report has them all", highlight=False)
+    if sampled := summarise_full_size(records):
+        console.print(Text(sampled), soft_wrap=True)
 
 
 def _not_launched(records: Sequence[VariantRecord]) -> list[str]:

@@ -257,6 +257,7 @@ def _unlike(a: VariantRecord, b: VariantRecord) -> Iterator[tuple[str, tuple[str
         ("", a.parameters, b.parameters),
         ("problem.", a.problem, b.problem),
         ("", {"compiler": a.compiler, "arch": a.arch}, {"compiler": b.compiler, "arch": b.arch}),
+        ("", {"status": a.status}, {"status": b.status}),
     ]
     loops = [figures.hot_counts(record.sass) for record in (a, b)]
     if loops[0] is not None and loops[1] is not None:

@@ -62,7 +62,7 @@ def test_failures_are_shown_as_they_come(request, where, make):
         begin(progress, 24)
         progress.recorded(failed(record))
         name = f"{record.variant} {record.kernel} {record.label}"
-        assert f"{name}: timed out: no result within 60 s" in written(shown)
+        assert f"{name}: not executed: no result within 60 s" in written(shown)
 
 
 def test_a_terminal_shows_every_failure_and_a_log_the_first_few(console, terminal, make):
@@ -72,8 +72,8 @@ def test_a_terminal_shows_every_failure_and_a_log_the_first_few(console, termina
             begin(progress, 24)
             for number in range(MOST_FAILURES + 3):
                 progress.recorded(failed(record, f"v{number}"))
-    assert written(terminal).count(": timed out: ") == MOST_FAILURES + 3
-    assert written(console).count(": timed out: ") == MOST_FAILURES
+    assert written(terminal).count(": not executed: ") == MOST_FAILURES + 3
+    assert written(console).count(": not executed: ") == MOST_FAILURES
     assert "further failures are counted here" in written(console)
 
 

@@ -55,7 +55,7 @@ def test_an_outcome_counts_each_status_and_names_the_report(console, make):
     run = replace(store.run(), not_measured="There is no GPU.")
     print_outcome(console, RunOutcome(store.folder, run, store.records, (), True))
     text = printed(console)
-    assert "24 of 27 variants: 20 verified, 1 compile failed, 1 launch failed, 1 verification failed, 1 timed out" in (
+    assert "24 of 27 variants: 20 verified, 1 wrong, 2 not executed, 1 compile failed" in (
         text.replace("\n", " ")
     )
     assert "interrupted; what was finished is kept" in text

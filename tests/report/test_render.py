@@ -235,7 +235,7 @@ def test_an_empty_run_has_a_page(make):
     store.write_run(run)
     files = {path.name: path for path in render(store)}
     assert set(files) == {"index.html", "records.csv", "records.json"}
-    assert "No variant came far enough" in Page(files["index.html"].read_text(encoding="utf-8")).ids["answer-text"]
+    assert "No variant can be compared." in Page(files["index.html"].read_text(encoding="utf-8")).ids["answer-text"]
 
 
 def test_failures_show_reason_and_end_of_log(report):

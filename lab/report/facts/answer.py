@@ -14,16 +14,19 @@ from lab.measured.timing import Kind, Merit
 from lab.report.facts import counted, winners
 from lab.report.facts.agreement import costliest
 from lab.report.facts.effects import factors, main_effects, observations
-from lab.report.facts.lead import lead
+from lab.report.facts.lead import lead, nothing_compared
 from lab.store import figures
 from lab.store.constants import never_compared
 from lab.store.estimates import SWEEP_ERROR
 from lab.store.figures import Basis, Response, name_of, percent
 from lab.store.model import RunRecord, SearchRecord, Status, VariantRecord
 from lab.store.scores import scores
+from lab.store.verdicts import group_reasons, summarise_full_size
 
 _TELLING = 0.1
 """Least share of the variance for which the paragraph mentions a parameter."""
+_REASONS: Final = 4
+"""Most reasons of verdicts in the paragraph."""
 FEWEST = 5
 """A rank correlation over fewer variants than this is not reported: with four, even a perfect order has p = 1/12."""
 
@@ -113,7 +116,7 @@ def correlate(
         (share, value)
         for record in records
         if (share := explanation.of(record)) is not None and (value := response.of(record)) is not None
-        if response.kind is Kind.PREDICTED or record.status is Status.VERIFIED
+        if response.kind is Kind.PREDICTED or record.status.sound
     ]
     n, what = len(pairs), f"{response.kind} {response.title}"
     over = f"n = {n} " + ("verified variants" if response.kind is Kind.MEASURED else "variants")
@@ -139,7 +142,7 @@ def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Respons
     explained = explanations(records, response)
     best = figures.ranked(records, response)
     if not best:
-        headline, sentences = "", ["No variant came far enough to be compared."]
+        headline, sentences = "", [nothing_compared(records)]
     elif run.problem_axes:
         headline, sentences = winners.sentences(winners.winners(run, records, response), response)
     elif response.basis is Basis.MEASURED:
@@ -165,6 +168,7 @@ def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Respons
     if run.search:
         sentences.append(searched(run.search, records))
     sentences.append(tally(run, records))
+    sentences += reasons(records)
     return Answer(headline, tuple(sentences), lead(run, records, response))
 
 
@@ -308,10 +312,11 @@ def searched(search: SearchRecord, records: Sequence[VariantRecord]) -> str:
     why = f" ({', '.join(f'{count} by {reason}' for reason, count in reasons.items())})" if reasons else ""
     built = sum(record.build is not None for record in records)
     run = sum(record.verification is not None or record.measurement is not None for record in records)
-    verified = sum(record.status is Status.VERIFIED for record in records)
+    verified = sum(record.status.sound for record in records)
+    partial = sum(record.status is Status.PARTIAL for record in records)
     return (
         f"{text}. {built:,} were built, {sum(reasons.values()):,} pruned{why}, {run:,} run on a GPU and "
-        f"{verified:,} verified."
+        f"{verified:,} verified{f', {partial:,} of them in part' if partial else ''}."
     )
 
 
@@ -329,10 +334,11 @@ def _by_strategy(search: SearchRecord, records: Sequence[VariantRecord]) -> str:
 
 
 def tally(run: RunRecord, records: Sequence[VariantRecord]) -> str:
-    """Count the variants that were verified, only inspected, failed (and why), or are missing."""
+    """Count the variants that were verified, verified in part, only inspected, failed (and why), or are missing."""
     counts = Counter(record.status for record in records)
     where = "" if run.gpu else " by executing their PTX on the CPU"
-    parts = [f"{counts[Status.VERIFIED]} verified{where}"] if counts[Status.VERIFIED] else []
+    sound = [status for status in (Status.VERIFIED, Status.PARTIAL) if counts[status]]
+    parts = [f"{counts[status]} {status}{where}" for status in sound]
     if counts[Status.INSPECTED]:
         parts.append(f"{counts[Status.INSPECTED]} compiled and inspected without being executed")
     if counts[Status.PRUNED]:
@@ -347,3 +353,13 @@ def tally(run: RunRecord, records: Sequence[VariantRecord]) -> str:
     if missing > 0:
         parts.append(f"{missing} not reached before the run ended")
     return f"Of {max(run.variants, len(records))} variants: {'; '.join(parts)}."
+
+
+def reasons(records: Sequence[VariantRecord]) -> list[str]:
+    """Say why variants are wrong, suspect or verified in part, a sentence a reason, and what ran at the full size."""
+    groups = group_reasons(records)
+    said = [f"{group.text[0].upper()}{group.text[1:].rstrip('.')}." for group in groups[:_REASONS]]
+    if len(groups) > _REASONS:
+        said.append(f"There are {len(groups) - _REASONS} further reasons.")
+    sampled = summarise_full_size(records)
+    return [*said, *([f"{sampled[0].upper()}{sampled[1:]}."] if sampled else [])]

@@ -193,7 +193,7 @@ def lead(run: RunRecord, records: tuple[VariantRecord, ...], response: Response)
     """Write the lead; at most `MOST_WORDS` words, whatever the names are."""
     best = figures.ranked(records, response)
     if not best:
-        return "No variant came far enough to be compared."
+        return nothing_compared(records)
     first = _winners(run, records, response) if run.problem_axes else _winner(run, records, best, response)
     said, words = [first], len(first.split())
     if response.basis is Basis.CEILING or (not run.problem_axes and _all_tied(records, response)):
@@ -206,6 +206,13 @@ def lead(run: RunRecord, records: tuple[VariantRecord, ...], response: Response)
             said.append(chosen)
             words += len(chosen.split())
     return " ".join(said)
+
+
+def nothing_compared(records: Sequence[VariantRecord]) -> str:
+    """Say that no variant can be ranked, and what became of them."""
+    counts = Counter(record.status for record in records)
+    fared = ", ".join(f"{count} {status}" for status, count in counts.items())
+    return f"No variant can be compared: {fared}." if fared else "No variant can be compared."
 
 
 def _all_tied(records: tuple[VariantRecord, ...], response: Response) -> bool:

@@ -204,6 +204,9 @@
 
   const START = { sort: view.sort, ascending: view.ascending }; // what the address does not say
 
+  const FAULTY = new Set(["wrong", "suspect", "not executed", "compile failed"]);
+  const isFaulty = (row) => FAULTY.has(row[at.status]);
+
   /** The rows that pass the filter, in the order of the table; says beside the filter what is wrong with it. */
   function rowsInView() {
     const { passes, problems } = rowFilter.read(view.filter, columns);
@@ -211,7 +214,8 @@
     $("filter").setAttribute("aria-invalid", String(problems.length > 0));
     const rows = data.rows.filter(passes);
     if (view.sort === null) return rows;
-    return rows.sort((x, y) => compare(x[view.sort], y[view.sort], view.ascending));
+    const ranked = view.sort === START.sort; // where the table ranks, what is not sound comes behind what is
+    return rows.sort((x, y) => (ranked && isFaulty(x) - isFaulty(y)) || compare(x[view.sort], y[view.sort], view.ascending));
   }
 
   const shownColumns = () => columns.map((column, i) => ({ ...column, i })).filter((c) => (view.all ? !c.empty : c.shown));
@@ -235,7 +239,7 @@
       const link = make("a", { href: `#v-${encodeURIComponent(value)}` }, value);
       return make("td", {}, box, link);
     }
-    if (column.name === "status") return make("td", {}, make("span", { class: `status ${value === "verified" ? "good" : value === "inspected" ? "" : "bad"}` }, value));
+    if (column.name === "status") return make("td", {}, make("span", { class: `status ${value.startsWith("verified") ? "good" : value === "inspected" ? "" : "bad"}` }, value));
     return make("td", { class: column.numeric ? "num" : "long", title: column.numeric ? "" : text }, text);
   }
 
@@ -406,7 +410,7 @@
     const others = new Map(); // line of the other access to the findings
     for (const found of detail.findings) {
       if (!at(found.line)) continue;
-      addMark(at(found.line), [found.kind, ...found.facts.filter(([name]) => name !== "seen").map((fact) => fact.join(" "))].join(", "), false);
+      addMark(at(found.line), [found.condition, found.kind, ...found.facts.filter(([name]) => name !== "seen").map((fact) => fact.join(" "))].filter(Boolean).join(", "), false);
       const side = found.other;
       if (side && side.line !== found.line) others.set(side.line, [...(others.get(side.line) ?? []), found]);
     }
@@ -506,7 +510,7 @@
     const ptx = (line) => (line ? make("a", { href: `#v-${encodeURIComponent(variant)}:ptx-${line}` }, `PTX line ${line}`) : "no PTX line");
     const source = (place) => (!place ? [] : [", ", inSource(place) ? make("a", { href: `#v-${encodeURIComponent(variant)}:source-${place[1]}` }, `source line ${place[1]}`) : `${place[0]} line ${place[1]}`]);
     const items = findings.map((found) => make("li", {},
-        make("strong", {}, found.kind), " at ", ptx(found.line), ...source(found.source), `: ${found.detail}`,
+        make("strong", {}, found.condition ? `${found.condition}: ${found.kind}` : found.kind), ...(found.line || !found.condition ? [" at ", ptx(found.line), ...source(found.source)] : []), `: ${found.detail}`,
         found.text ? make("code", {}, found.text) : null,
         make("span", { class: "meta" }, found.facts.map((fact) => fact.join(" ")).join(" · ")),
         found.other ? make("span", { class: "meta" }, `other side: ${found.other.kind} by thread ${found.other.thread}${found.other.block ? ` of block ${found.other.block}` : ""} at `, ptx(found.other.line), ...source(found.other.source)) : null));

@@ -231,6 +231,21 @@ EXECUTION: Final = (
         format=",d",
         about="races, bad accesses and divergent barriers that the CPU execution found",
     ),
+    Column(
+        "suspicions",
+        "suspicions",
+        E,
+        lambda r: len(r.emulation.suspicions) if r.emulation and r.emulation.verification else None,
+        format=",d",
+        about="faults at the problem's own size, in another order, in another launch, on other inputs",
+    ),
+    Column(
+        "first_suspicion",
+        "first suspicion",
+        E,
+        lambda r: r.emulation.suspicions[0].summary if r.emulation and r.emulation.suspicions else None,
+        about="the condition, the fault and its line",
+    ),
 )
 
 

@@ -13,6 +13,7 @@ from lab.report.variant.executed import difference, executed_loops, line_notes, 
 from lab.report.variant.faults import findings_of, marked_lines
 from lab.store.model import LaunchRecord, VariantRecord
 from lab.store.roles import registers_by_role
+from lab.store.verdicts import describe_full_size
 
 
 def _loops(mixes: tuple[KernelMix, ...], executed: Mapping[str, int]) -> list[dict[str, object]]:
@@ -186,6 +187,10 @@ def _emulation_rows(record: VariantRecord) -> list[tuple[str, str]]:
         rows.append(("executed", f"{done.executed.warps:,} warp instructions, {lanes}"))
         rows += [(name.replace(".", " "), _traffic(name, count)) for name, count in done.executed.memory.items()]
     rows.append(("findings", "none" if not done.findings else str(len(done.findings))))
+    if done.full_size is not None:
+        rows.append(("at the problem's own size", describe_full_size(done.full_size)))
+    rows += [("suspect", one.summary) for one in done.suspicions]
+    rows += [("not shown", sentence) for sentence in done.not_shown]
     return [*rows, *(("note", note) for note in done.notes)]
 
 

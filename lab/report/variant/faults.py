@@ -1,4 +1,4 @@
-"""The emulator's findings of a variant as the page lists them, and the PTX lines that they mark."""
+"""The emulator's findings and suspicions of a variant as the page lists them, and the PTX lines that they mark."""
 
 from __future__ import annotations
 
@@ -6,12 +6,30 @@ from pathlib import PurePosixPath
 
 from lab.emulator.results import Access, Finding
 from lab.isa.model import SourceLocation
-from lab.store.model import VariantRecord
+from lab.store.model import Suspicion, VariantRecord
 
 
 def findings_of(record: VariantRecord) -> list[dict[str, object]]:
-    """Return every finding of the CPU execution, with both accesses of a race."""
-    return [_finding(found) for found in record.emulation.findings] if record.emulation else []
+    """Return every finding of the CPU execution, with both accesses of a race; then the suspicions, with conditions."""
+    if record.emulation is None:
+        return []
+    suspicions = [_suspicion(found) for found in record.emulation.suspicions]
+    return [*(_finding(found) for found in record.emulation.findings), *suspicions]
+
+
+def _suspicion(found: Suspicion) -> dict[str, object]:
+    if found.finding is not None:
+        return _finding(found.finding) | {"condition": str(found.condition)}
+    return {
+        "kind": "other results",
+        "condition": str(found.condition),
+        "line": 0,
+        "text": "",
+        "source": None,
+        "detail": found.detail,
+        "facts": [],
+        "other": None,
+    }
 
 
 def _finding(found: Finding) -> dict[str, object]:
@@ -27,6 +45,7 @@ def _finding(found: Finding) -> dict[str, object]:
     ]
     return {
         "kind": found.kind,
+        "condition": "",
         "line": found.line,
         "text": found.text,
         "source": _source(found.source),
@@ -65,7 +84,7 @@ def _calls(calls: tuple[SourceLocation, ...]) -> str:
 
 def marked_lines(record: VariantRecord) -> list[int]:
     """Return the PTX lines that findings name, both accesses of a race included, in ascending order."""
-    lines = set()
-    for found in record.emulation.findings if record.emulation else ():
+    lines, done = set(), record.emulation
+    for found in (*done.findings, *(one.finding for one in done.suspicions if one.finding)) if done else ():
         lines |= {found.line, found.other.line if found.other else 0}
     return sorted(lines - {0})

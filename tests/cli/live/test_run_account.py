@@ -138,7 +138,7 @@ def test_failures_come_as_rows_and_win_nothing(make):
     account.recorded(record)
     now = account.snapshot(0)
     (row,) = now.failures
-    assert (row.variant, row.status, row.reason, row.figure) == (record.variant, "timed out", record.reason, "")
+    assert (row.variant, row.status, row.reason, row.figure) == (record.variant, Status.NOT_EXECUTED, record.reason, "")
     assert now.failed == 1
     assert now.rows == (row,)
     assert now.best == ()

@@ -72,7 +72,7 @@ def test_a_failed_variant_has_no_measured_figure_though_it_was_timed():
     measured = [column for column in HEADLINE if column.kind == "measured"]
     assert len(measured) > 8
     assert all(column.get(failed) is None for column in measured)
-    assert values(failed, "status", "reason") == ["verification failed", "C[0, 0]: got 1, expected 2"]
+    assert values(failed, "status", "reason") == [Status.WRONG, "C[0, 0]: got 1, expected 2"]
 
 
 def test_what_was_not_compiled_has_no_figures():
