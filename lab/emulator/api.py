@@ -16,7 +16,7 @@ from lab.base import structures
 from lab.base.errors import UserError
 from lab.emulator import operands
 from lab.emulator.allowance import CACHED, Allowance, Budget, Outgrown, work_to_make
-from lab.emulator.approximations import Errors
+from lab.emulator.approximations import Rounding
 from lab.emulator.arrays import Bytes, Indices
 from lab.emulator.batch import ALONE, make_batch, padded_threads
 from lab.emulator.compiled.decoding import NotCompiled
@@ -39,8 +39,10 @@ from lab.emulator.memory.stores import StoreLog
 from lab.emulator.opcodes import DTYPES
 from lab.emulator.printing import MOST_CHARACTERS, Printed
 from lab.emulator.program import MAX_SHARED_BYTES, Place, Program, align_of, program_of, size_of
+from lab.emulator.residency import find_block_waits, may_wait
 from lab.emulator.results import (
     NEVER_SET,
+    BlockWait,
     Buffer,
     Emulation,
     Engine,
@@ -56,7 +58,7 @@ from lab.emulator.results import (
 from lab.emulator.schedule import run_batches
 from lab.emulator.sources import own_line
 from lab.emulator.special import StepClock
-from lab.emulator.state import DeviceState
+from lab.emulator.state import DeviceState, LoadedVariables
 from lab.emulator.tally import Counters, summary
 from lab.emulator.waiting.clusters import cluster_shape
 from lab.hardware.tensormaps import ALIGNMENT, BYTES, POINTER_BYTES
@@ -100,11 +102,10 @@ def launch(
     blocks: Sequence[int] | None = None,
     work: int | None = None,
     wraps: bool = False,
-    one_by_one: bool = False,
+    state: DeviceState | None = None,
     machine: int | None = None,
     rounding: int | None = None,
     displaced: Collection[int] | None = None,
-    state: DeviceState | None = None,
 ) -> Emulation:
     """Execute one kernel launch on the CPU.
 
@@ -133,13 +134,13 @@ def launch(
         work: Work of a `Budget` after which the interpreter stops: the result then covers the blocks that ended. None:
             it does not stop.
         wraps: Also say where 32-bit products wrap around. The interpreter executes the launch for it.
-        one_by_one: Start a block, or cluster, only when the one before has ended or waits for others. The interpreter
-            executes the launch for it.
-        machine: Seed of what the machine decides: the numbers of SMs and of warp slots, and when the clock began.
-        rounding: Seed of the signs of the errors of approximate instructions, which then have the largest error that
-            PTX ISA documents; None for nearly exact results.
-        displaced: Positions of the approximate instructions that have such an error; None for all.
-        state: Module-scope variables that keep what earlier launches left; None for those of a module just loaded.
+        state: What earlier launches left in `__device__` variables; this launch's writes are added to it. None for the
+            contents of a module just loaded.
+        machine: Seed of what the hardware decides: %smid, %nsmid, %warpid, %gridid and where the clocks start
+            (`Program.machine_registers`). None for one SM, with warps in order.
+        rounding: Seed with which results of approximate instructions are off by the largest documented error, up or
+            down (`lab.emulator.approximations`). None for results as exact as their type allows.
+        displaced: The instructions that `rounding` is for, by their positions (`Program.approximate`); None for all.
 
     Returns:
         Counts, findings and steps.
@@ -165,6 +166,7 @@ def launch(
     clusters = cluster_shape(program, shape_grid, cluster)
     chosen = None if blocks is None else _chosen(blocks, shape_grid, clusters)
     geometry = Geometry(shape_grid, shape_block, shared, dynamic_shared_bytes, clusters, chosen)
+    error = None if rounding is None else Rounding(rounding, None if displaced is None else frozenset(displaced))
     request = _Request(
         program,
         geometry,
@@ -177,13 +179,13 @@ def launch(
         schedule,
         work,
         wraps,
-        one_by_one,
-        machine,
-        None if rounding is None else (rounding, displaced),
         state,
+        machine,
+        error,
     )
     reuse = _traced(request) if trace else None
-    return replace(_launched(request, engine), reuse=reuse)
+    waits = _block_waits(request)  # before the launch changes the caller's buffers
+    return replace(_launched(request, engine), reuse=reuse, waits_for_blocks=waits)
 
 
 def _launched(request: _Request, engine: EngineChoice) -> Emulation:
@@ -219,10 +221,9 @@ class _Request:
     schedule: int | None
     work: int | None = None
     wraps: bool = False
-    one_by_one: bool = False
-    machine: int | None = None
-    rounding: tuple[int, Collection[int] | None] | None = None
     state: DeviceState | None = None
+    machine: int | None = None
+    rounding: Rounding | None = None
 
 
 class _Started:
@@ -252,10 +253,11 @@ class _Started:
             for symbol, one in request.constants.items()
         }
         self.symbols = _module_variables(program, self.space, constants)
-        self._state = request.state
-        self._kept = [] if request.state is None else _kept_variables(program, self.space, self.symbols)
-        for name, region in self._kept:
-            request.state.restore(name, region.data)
+        self._variables: LoadedVariables | None = None
+        if request.state is not None:
+            of_module = [(name, self.space.at(start)) for name, start in self.symbols.items()]
+            kept = [(name, one) for name, one in of_module if one is not None and one.space == "global"]
+            self._variables = LoadedVariables(request.state, kept)
         regions = dict(self.buffers.names)
         for name, start in self.symbols.items():
             regions[name] = [*regions.get(name, ()), self.space.at(start)]
@@ -291,8 +293,8 @@ class _Started:
     ) -> Emulation:
         """Return what the launch did, once the caller's buffers hold what it wrote."""
         self.buffers.copy_back()
-        for variable, region in self._kept:
-            self._state.keep(variable, region.data)
+        if self._variables is not None:
+            self._variables.commit()
         self.buffers.find_unwritten(self.findings)
         lines = self.counters.lines() if self.counters else ()
         loops = _loops(request.program, lines) if self.counters else ()
@@ -317,7 +319,6 @@ class _Started:
             fetched_by_map=fetched,
             finished=len(ended),
             stored=self.buffers.stored(request.geometry, np.array(ended, np.int64)),
-            waits_for_later=plan is not None and plan.waited.later,
             wraps=() if plan is None or plan.wraps is None else _lines_of(request.program, plan.wraps),
         )
 
@@ -327,12 +328,15 @@ _TRACED = 3_000_000
 """Work of a `Budget` after which a trace ends: some hundredths of a second."""
 
 
-def _traced(request: _Request) -> ReuseCount | None:
-    """Let the interpreter execute the first blocks, and return what they read again; the buffers stay as they are."""
+_WAITS = 40_000_000
+"""Work of a `Budget` after which a search for blocks that wait ends: some tenths of a second."""
+
+
+def _unwatched(request: _Request, work: int, trace: AccessTrace | None = None) -> LaunchState:
+    """Return a launch on copies of its buffers, without checks or counts, that ends after some work of a `Budget`."""
     program, geometry = request.program, request.geometry
-    request = replace(request, check=False, count=False)
-    started, trace, cluster = _Started(request), AccessTrace(), geometry.cluster
-    plan = LaunchState(
+    started = _Started(replace(request, check=False, count=False))
+    return LaunchState(
         program,
         started.space,
         geometry.grid,
@@ -345,11 +349,27 @@ def _traced(request: _Request) -> ReuseCount | None:
         None,
         DEFAULT_MAX_STEPS,
         {},
-        cluster,
+        geometry.cluster,
         workspace=_grid_workspace(started.space) if program.has_grid_sync else 0,
-        allowance=Budget([(_TRACED, lambda: True)]),
+        allowance=Budget([(work, lambda: True)]),
         trace=trace,
     )
+
+
+def _block_waits(request: _Request) -> BlockWait | None:
+    """Return which blocks wait for which; None for launches with a seed, or of chosen blocks: they cost no more."""
+    seeds = (request.schedule, request.machine, request.rounding, request.geometry.chosen)
+    if any(one is not None for one in seeds):
+        return None
+    if request.geometry.blocks == math.prod(request.geometry.cluster) or not may_wait(request.program):
+        return BlockWait.NONE
+    return find_block_waits(lambda: _unwatched(request, _WAITS))
+
+
+def _traced(request: _Request) -> ReuseCount | None:
+    """Let the interpreter execute the first blocks, and return what they read again; the buffers stay as they are."""
+    geometry, trace, cluster = request.geometry, AccessTrace(), request.geometry.cluster
+    plan = _unwatched(request, _TRACED, trace)
     size = math.prod(cluster)
     some = max(1, THREADS // (padded_threads(geometry.block) * size)) * size
     batch = make_batch(
@@ -402,9 +422,8 @@ def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> E
         allowance=limit if asked is None else asked.allowance(),
         chosen=geometry.chosen,
         wraps=set() if request.wraps else None,
-        batch_threads=1 if request.one_by_one else BATCH_THREADS,
         machine=request.machine,
-        errors=None if request.rounding is None else Errors.of(*request.rounding),
+        rounding=request.rounding,
     )
     steps = _run(plan, limited=limit is not None)
     return started.result(request, steps, "interpreted", why_not if asked is None else asked.why_not, plan)
@@ -514,24 +533,25 @@ _SIGNED_BYTES: Final = 4
 def _cannot_compile(request: _Request) -> str:
     """Return why a launch needs the interpreter whatever its instructions are; empty where it does not."""
     program, check = request.program, request.check
-    reasons = {
-        "the steps are limited": request.max_steps is not None,
-        "products that wrap around are asked for": request.wraps,
-        "blocks are to start one by one": request.one_by_one,
-        "another machine was asked for": request.machine is not None,
-        "approximate instructions are to have errors": request.rounding is not None,
-        "another order of warps and blocks was asked for": request.schedule is not None,
-        "several variables in local memory are told apart": check and len(program.variables_in("local")) > 1,
-        "clusters of blocks": _in_clusters(request),
-        "registers may be read before anything is written there": check and bool(program.definedness.unwritten),
-    }
-    return next((reason for reason, holds in reasons.items() if holds), "")
+    reasons = (
+        (request.max_steps is not None, "the steps are limited"),
+        (request.wraps, "products that wrap around are asked for"),
+        (request.schedule is not None, "another order of warps and blocks was asked for"),
+        (request.machine is not None and program.asks_machine, "special registers of another machine were asked for"),
+        (request.rounding is not None and bool(program.approximate), "results off by the documented error"),
+        (check and len(program.variables_in("local")) > 1, "several variables in local memory are told apart"),
+        (_in_clusters(request), "clusters of blocks"),
+    )
+    found = next((reason for holds, reason in reasons if holds), "")
+    if not found and check and program.definedness.unwritten:
+        return "registers may be read before anything is written there"
+    return found
 
 
 def _run(plan: LaunchState, *, limited: bool) -> int:
     with exact_arithmetic():
         try:
-            return run_batches(plan)
+            return run_batches(plan, BATCH_THREADS)
         except StepBudgetSpent:
             return plan.max_steps
         except Outgrown:
@@ -908,13 +928,6 @@ def _module_variables(program: Program, space: AddressSpace, constants: Mapping[
             )
         region.data[: array.nbytes] = _bytes(np.ascontiguousarray(array))
     return addresses
-
-
-def _kept_variables(program: Program, space: AddressSpace, symbols: Mapping[str, int]) -> list[tuple[str, Region]]:
-    """Return the variables in global memory with what holds them."""
-    named = [variable.name for _, _, variable in program.memory_variables() if variable.space == "global"]
-    found = [(name, space.at(symbols[name])) for name in named if name in symbols]
-    return [(name, region) for name, region in found if region is not None]
 
 
 def _initial(program: Program, number: int, variable: Variable, text: str, addresses: dict[str, int]) -> bytes:

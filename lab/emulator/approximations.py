@@ -1,149 +1,261 @@
-"""Approximate instructions and the largest errors that PTX ISA documents for them.
+"""Approximate instructions: the documented bounds of their errors, and results displaced by as much.
 
-The emulator computes them nearly exactly. A GPU need not: a result that passes with exact ones may miss its tolerance
-there. So a launch can be executed with each result displaced by the whole documented error, up or down at random.
+The interpreter computes `ex2.approx` and its like as exactly as the type allows; a GPU may be off by the bound. A
+displaced result is the one farthest from the exact value that the bound admits, above or below it. Which of the two is
+a function of seed, instruction and operands, so that the same operands give the same result, as on hardware.
 
-PTX ISA 8.7, sections "div", "rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2" and "tanh". For rcp and rsqrt in float64
-it documents none.
+Source of the bounds: PTX ISA 9.1, Floating Point Instructions (9.7.3: div, rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh)
+and Half Precision Floating Point Instructions (9.7.4: tanh, ex2). It has no bound for `rcp.approx.ftz.f64`,
+`rsqrt.approx.ftz.f64` and `rsqrt.approx.f64`, for `sin` and `cos` beyond 100 pi, and for `div.approx` where the divisor
+is below 2^-126 or above 2^126 in magnitude. Those results stay as they are. So do zeros, infinities and NaNs, and the
+results for operands that are one: the ISA lists them. Results of tanh, sin and cos stay within [-1, 1].
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.emulator.arrays import Doubles, Mask
-from lab.emulator.binding import OperandBinder
-from lab.emulator.lanes import Lanes
-from lab.emulator.program import Program
+from lab.emulator.arrays import Bits, Doubles, Integers, Mask, Values
+from lab.isa.model import SourceLocation
 
-_ULP: Final = 2.0**-23
-"""An ulp of float32 relative to a value, at most."""
-
-ErrorBound = Callable[[Doubles, Doubles], Doubles]
-"""From the operand and the result, (count,) each, to the largest absolute error."""
+Kind = Literal["steps", "ulp", "relative", "absolute"]
 
 
-def _relative(error: float) -> ErrorBound:
-    return lambda _, y: error * np.abs(y)
-
-
-def _absolute(error: float) -> ErrorBound:
-    return lambda _, y: np.full(y.shape, error)
-
-
-def _periodic(x: Doubles, y: Doubles) -> Doubles:
-    """Sine and cosine: an absolute bound within two periods about 0, a relative one beyond."""
-    return np.where(np.abs(x) <= 2 * np.pi, 2.0**-20.5, 2.0**-14.7 * np.abs(y))
-
-
-def _logarithm(x: Doubles, y: Doubles) -> Doubles:
-    return np.where((x > 0.5) & (x < 2), 2.0**-22, 2.0**-22 * np.abs(y))  # noqa: PLR2004 - as the ISA has it
-
-
-_BOUNDS: Final[dict[tuple[str, str], ErrorBound]] = {
-    ("div", "f32"): _relative(2 * _ULP),
-    ("rcp", "f32"): _relative(_ULP),
-    ("sqrt", "f32"): _relative(2.0**-23),
-    ("rsqrt", "f32"): _relative(2.0**-22.9),
-    ("sin", "f32"): _periodic,
-    ("cos", "f32"): _periodic,
-    ("lg2", "f32"): _logarithm,
-    ("ex2", "f32"): _relative(2 * _ULP),
-    ("tanh", "f32"): _relative(2.0**-11),
-    ("ex2", "f16"): _relative(2.0**-9.9),
-    ("ex2", "bf16"): _relative(2.0**-7),
-    ("tanh", "f16"): _absolute(2.0**-10.987),
-    ("tanh", "bf16"): _absolute(2.0**-8),
-}
-"""By family and element type."""
-
-
-def bound_of(opcode: str) -> ErrorBound | None:
-    """Return the documented bound of an approximate instruction; None for any other one."""
-    family, *words = opcode.split(".")
-    if "approx" not in words and not (family == "div" and "full" in words):
-        return None
-    return _BOUNDS.get((family, words[-1].removesuffix("x2")))
-
-
-def approximate_positions(program: Program) -> tuple[int, ...]:
-    """Return the positions of the instructions whose results have a documented error."""
-    return tuple(i for i, (_, one) in enumerate(program.code) if bound_of(one.opcode) is not None)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Errors:
-    """The errors of the approximate instructions of a launch.
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The largest error of a result, in one range of the operand.
 
     Attributes:
-        signs: Draws their signs.
-        displaced: Positions of the instructions that have one; None for all.
+        kind: What the error is measured in: numbers of the type between the result and the correctly rounded one, units
+            in the last place of the exact result, the exact result itself, or 1.
+        size: The error.
+        least: The range's lower end: of the operand's magnitude, of a division's divisor.
+        most: Its upper end.
     """
 
-    signs: np.random.Generator
-    displaced: Collection[int] | None = None
-
-    @classmethod
-    def of(cls, seed: int | None, displaced: Collection[int] | None) -> Self | None:
-        """Return errors with a seed; None without one."""
-        return None if seed is None else cls(np.random.default_rng(seed), displaced)
-
-    def around(
-        self, binder: OperandBinder, position: int, part: Callable[[Lanes], Any]
-    ) -> Callable[[Lanes], None] | None:
-        """Return an instruction that has an error; None for one that has none.
-
-        Args:
-            binder: Reads and writes the instruction's operands.
-            position: Index of the instruction.
-            part: Executes it without an error.
-        """
-        opcode, texts = binder.instruction.opcode, binder.instruction.operands
-        bound = bound_of(opcode)
-        if bound is None or (self.displaced is not None and position not in self.displaced):
-            return None
-        kind = opcode.rpartition(".")[2]
-        stored = "f32" if kind == "f32" else f"b{32 if kind.endswith('x2') else 16}"
-        operand, result = binder.source(texts[1], stored), binder.source(texts[0], stored)
-        write, signs = binder.target(texts[0], stored), self.signs
-
-        def displaced(lanes: Lanes) -> None:
-            x = _widened(np.broadcast_to(operand(lanes), (lanes.count,)).copy(), kind)
-            part(lanes)
-            held = np.broadcast_to(result(lanes), (lanes.count,)).copy()
-            y = _widened(held, kind)
-            with np.errstate(all="ignore"):
-                moved = y + bound(x, y) * signs.choice((-1.0, 1.0), y.shape)
-            exact: Mask = ~np.isfinite(y) | (y == 0) | ~np.isfinite(moved)
-            write(lanes, _narrowed(np.where(exact, y, moved), kind))
-
-        return displaced
+    kind: Kind
+    size: float
+    least: float = 0.0
+    most: float = np.inf
 
 
-def _widened(held: NDArray[Any], kind: str) -> Doubles:
-    """Return stored elements as float64; of pairs, (2 * count,)."""
-    if kind == "f32":
-        return held.astype(np.float64)
-    halves = np.ascontiguousarray(held).view(np.uint16)
-    if kind.startswith("bf16"):
-        return (halves.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
-    return halves.view(np.float16).astype(np.float64)
+_PERIODIC = (
+    Bound("absolute", 2**-20.5, most=2 * np.pi),
+    Bound("absolute", 2**-14.7, most=100 * np.pi),
+)
+
+BOUNDS: dict[tuple[str, str], tuple[Bound, ...]] = {
+    ("div.approx", "f32"): (Bound("ulp", 2, 2.0**-126, 2.0**126),),
+    ("div.full", "f32"): (Bound("ulp", 2),),
+    ("rcp.approx", "f32"): (Bound("ulp", 1),),
+    ("sqrt.approx", "f32"): (Bound("relative", 2.0**-23),),
+    ("rsqrt.approx", "f32"): (Bound("relative", 2**-22.9),),
+    ("sin.approx", "f32"): _PERIODIC,
+    ("cos.approx", "f32"): _PERIODIC,
+    ("lg2.approx", "f32"): (Bound("absolute", 2.0**-22, 0.5, 2.0), Bound("relative", 2.0**-22)),
+    ("ex2.approx", "f32"): (Bound("steps", 2),),
+    ("tanh.approx", "f32"): (Bound("relative", 2.0**-11),),
+    ("tanh.approx", "f16"): (Bound("absolute", 2**-10.987),),
+    ("tanh.approx", "bf16"): (Bound("absolute", 2.0**-8),),
+    ("ex2.approx", "f16"): (Bound("relative", 2**-9.9),),
+    ("ex2.approx", "bf16"): (Bound("relative", 2.0**-7),),
+}
+"""Operation and type to its bounds; where ranges overlap, the first one counts."""
+
+_LARGEST = {"f16": 0x7BFF, "bf16": 0x7F7F, "f32": 0x7F7FFFFF}
+"""Bits of the largest finite number of each type."""
+
+_WITHIN_ONE = ("tanh", "sin", "cos")
+
+_EXACT: dict[str, Callable[..., Doubles]] = {
+    "div": np.divide,
+    "rcp": lambda a: np.divide(1.0, a),
+    "sqrt": np.sqrt,
+    "rsqrt": lambda a: np.divide(1.0, np.sqrt(a)),
+    "sin": np.sin,
+    "cos": np.cos,
+    "lg2": np.log2,
+    "ex2": np.exp2,
+    "tanh": np.tanh,
+}
 
 
-def _narrowed(values: Doubles, kind: str) -> NDArray[Any]:
-    """Return float64 values as they are stored."""
-    if kind == "f32":
-        return values.astype(np.float32)
-    if kind.startswith("bf16"):
-        bits = values.astype(np.float32).view(np.uint32)
-        halves = ((bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)).astype(
-            np.uint16
-        )
-    else:
-        halves = values.astype(np.float16).view(np.uint16)
-    return halves.view(np.uint32) if kind.endswith("x2") else halves
+@dataclass(frozen=True, slots=True)
+class Approximation:
+    """An instruction of a program whose error has a documented bound.
+
+    Attributes:
+        position: Its position in `Program.code`, for `Rounding.positions`.
+        line: PTX line.
+        opcode: With every modifier.
+        source: Source line of the user's code, where the PTX carries one.
+        calls: Lines of the user's code that called the function of `source`, the innermost one first.
+    """
+
+    position: int
+    line: int
+    opcode: str
+    source: SourceLocation | None
+    calls: tuple[SourceLocation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """Which results are displaced.
+
+    Attributes:
+        seed: What decides, with instruction and operands, whether a result is displaced up or down.
+        positions: The instructions, by their positions in `Program.code`; None for all that have a bound.
+    """
+
+    seed: int
+    positions: frozenset[int] | None = None
+
+    def applies(self, position: int) -> bool:
+        """Return whether the results of an instruction are displaced."""
+        return self.positions is None or position in self.positions
+
+
+def _ulp(exact: Doubles) -> Doubles:
+    """Return the distance of singles beside some values."""
+    _, exponent = np.frexp(exact)
+    distance: Doubles = np.ldexp(1.0, np.maximum(exponent - 24, -149))
+    return distance
+
+
+_UNITS: dict[str, Callable[[Doubles], Any]] = {"ulp": _ulp, "relative": np.abs, "absolute": lambda _: 1.0}
+
+
+def bounds_of(opcode: str) -> tuple[Bound, ...]:
+    """Return the documented bounds of an instruction's error; none for exact ones and where there are none."""
+    family, *words = opcode.split(".")
+    modes = [word for word in words if word in ("approx", "full")]
+    if not modes:
+        return ()
+    t = words[-1].removesuffix("x2")
+    return BOUNDS.get((f"{family}.{modes[0]}", t), ())
+
+
+def displaced(
+    opcode: str, compute: Callable[..., Any], rounding: Rounding, position: int
+) -> Callable[..., None] | None:
+    """Return an operation whose results are displaced by the bound of its error; None where it has no bound.
+
+    Args:
+        opcode: With every modifier.
+        compute: Writes its first argument, (count,), from the others, (count,) or (1,), as `operations.base.Alu` does.
+        rounding: What decides which way.
+        position: The instruction's position in `Program.code`.
+    """
+    bounds = bounds_of(opcode)
+    if not bounds:
+        return None
+    family, *words = opcode.split(".")
+    t, packed, ftz = words[-1].removesuffix("x2"), words[-1].endswith("x2"), "ftz" in words
+    displace = partial(_displace, family, t, bounds, np.uint64(_mixed_seed(rounding.seed, position)), ftz=ftz)
+
+    def apart(out: Values, *ins: Values) -> None:
+        before = [np.array(one) for one in ins]  # an operand may be the destination
+        compute(out, *before)
+        if not packed:
+            bits = out.view(f"u{out.dtype.itemsize}")
+            bits[...] = displace(bits, *(one.view(f"u{one.dtype.itemsize}") for one in before))
+            return
+        halves = out.view(np.uint16)
+        for i in range(2):  # the lower half of each, then the upper one
+            sources = (one.view(np.uint16)[i::2] for one in before)
+            halves[i::2] = displace(np.ascontiguousarray(halves[i::2]), *(np.ascontiguousarray(one) for one in sources))
+
+    return apart
+
+
+def _mixed_seed(seed: int, position: int) -> int:
+    return int(np.random.default_rng((seed, position)).integers(2**64, dtype=np.uint64))
+
+
+def _displace(
+    family: str, t: str, bounds: tuple[Bound, ...], seed: np.uint64, out: Bits, *ins: Bits, ftz: bool
+) -> Bits:
+    """Return displaced results, (count,) bits, from correctly rounded ones and the operands' bits."""
+    operands = [_doubles(one, t) for one in ins]
+    least = 2.0**-14 if t == "f16" else 2.0**-126
+    if ftz:
+        operands = [np.where(np.abs(one) < least, np.copysign(0.0, one), one) for one in operands]
+    kept = np.ones(out.shape, np.bool_)
+    for one in (*operands, _doubles(out, t)):
+        kept &= np.isfinite(one) & (one != 0)
+    up = _signs(seed, ins, out.shape)
+    result, left = out.copy(), kept
+    size = np.abs(operands[-1])
+    for bound in bounds:
+        inside = left & (size >= bound.least) & (size <= bound.most)
+        if bound.kind == "steps":
+            moved = _stepped(out, t, np.where(up, 1, -1) * int(bound.size))
+            moved = np.where(_doubles(moved, t) * _doubles(out, t) > 0, moved, out)
+        else:
+            exact = np.broadcast_to(_EXACT[family](*operands), out.shape)
+            error = bound.size * _UNITS[bound.kind](exact)
+            moved = _rounded_towards(exact, exact + np.where(up, error, -error), out, t)
+        result = np.where(inside, moved, result)
+        left = left & ~inside
+    if family in _WITHIN_ONE:
+        values = _doubles(result, t)
+        result = np.where(np.abs(values) > 1, _nearest(np.copysign(1.0, values), t), result)
+    if ftz:
+        result = np.where(kept & (np.abs(_doubles(result, t)) < least), out, result)
+    return result
+
+
+def _signs(seed: np.uint64, ins: tuple[Bits, ...], shape: tuple[int, ...]) -> Mask:
+    """Return whether results are displaced upwards: a hash (splitmix64's finaliser) of the operands' bits."""
+    state: Integers = np.full(shape, seed, np.uint64)
+    for one in ins:
+        state = (state ^ one.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        state = state ^ (state >> np.uint64(31))
+    up: Mask = state >> np.uint64(63) != 0
+    return up
+
+
+def _doubles(bits: Bits, t: str) -> Doubles:
+    """Return the values of bits in a floating-point type."""
+    if t == "bf16":
+        return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+    return bits.view(np.float16 if t == "f16" else np.float32).astype(np.float64)
+
+
+def _nearest(values: Doubles, t: str) -> Bits:
+    """Return bits of numbers of a type beside some values: the nearest ones, or for bf16 one of the two neighbours."""
+    if t == "f16":
+        return values.astype(np.float16).view(np.uint16)
+    singles = values.astype(np.float32).view(np.uint32)
+    return (singles >> np.uint32(16)).astype(np.uint16) if t == "bf16" else singles
+
+
+def _rounded_towards(exact: Doubles, wanted: Doubles, out: Bits, t: str) -> Bits:
+    """Return bits of the number of a type nearest to `wanted` among those between it and `exact`; `out` if none is."""
+    near, best, gap = _nearest(wanted, t), out, np.full(out.shape, np.inf)
+    for step in (-1, 0, 1):
+        candidate = _stepped(near, t, np.full(out.shape, step))
+        value = _doubles(candidate, t)
+        between = (value - exact) * (value - wanted) <= 0
+        distance = np.where(between, np.abs(value - wanted), np.inf)
+        best, gap = np.where(distance < gap, candidate, best), np.minimum(gap, distance)
+    return best
+
+
+def _stepped(bits: Bits, t: str, steps: NDArray[np.int64]) -> Bits:
+    """Return bits of numbers some steps above (below) the given ones in the order of their type; finite ones."""
+    width = 8 * bits.dtype.itemsize
+    top = 1 << (width - 1)
+    signed = bits.astype(np.int64)
+    ordered = np.where(signed >= top, top - signed, signed) + steps
+    ordered = np.clip(ordered, -_LARGEST[t], _LARGEST[t])
+    return np.where(ordered < 0, top - ordered, ordered).astype(bits.dtype)

@@ -20,7 +20,7 @@ from lab.emulator.memory.peers import own_addresses, own_offsets
 from lab.emulator.opcodes import DTYPES, UnknownForm
 from lab.emulator.program import FRAME_POINTER, STACK_POINTER, Program, RegisterName
 from lab.emulator.registers import RegisterFile
-from lab.emulator.special import CLOCKS, StepClock
+from lab.emulator.special import StepClock
 from lab.isa.model import Instruction
 
 _ScalarT_co = TypeVar("_ScalarT_co", bound=np.generic, covariant=True)
@@ -199,7 +199,7 @@ class OperandBinder:
         Raises:
             UnsupportedInstruction: the operand is unknown, or does not fit the type.
         """
-        if text in CLOCKS or text.startswith("!"):
+        if text in operands.CLOCKS or text.startswith("!"):
             return None
         register = self._named(text)
         if register is None and self._sum(text) is not None:
@@ -243,9 +243,9 @@ class OperandBinder:
     def source(self, text: str, t: str) -> Read[Any]:
         """Return a function that reads an operand in type t."""
         dtype = DTYPES[t]
-        if text in CLOCKS:
+        if text in operands.CLOCKS:
             clock = self._storage.clock
-            return lambda _lanes: np.array([clock.steps], np.uint64).astype(dtype)
+            return lambda _lanes: np.array([clock.reading], np.uint64).astype(dtype)
         if text.startswith("!"):
             if t != "pred":
                 self.refuse(f"operand {text} in .{t}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.emulator import operands
-from lab.emulator.approximations import Errors
+from lab.emulator.approximations import Rounding, displaced
 from lab.emulator.batch import Batch
 from lab.emulator.binding import CARRY, OperandBinder, Storage
 from lab.emulator.errors import unsupported
@@ -54,7 +54,7 @@ class InstructionBinder:
         counters: Tallies, or None.
         undefined: What nothing has written; None where that is not followed.
         wraps: Positions of products that wrap around; None where nobody asked.
-        errors: Errors of approximate instructions; None for nearly exact results.
+        rounding: Which results of approximate instructions are displaced; None for none.
     """
 
     storage: Storage
@@ -66,7 +66,7 @@ class InstructionBinder:
     counters: Counters | None
     undefined: UndefinedValues | None = None
     wraps: set[int] | None = None
-    errors: Errors | None = None
+    rounding: Rounding | None = None
 
     def bind(self, position: int) -> tuple[Full, Part]:
         """Return an instruction for all threads, and for chosen ones, guard included.
@@ -82,7 +82,7 @@ class InstructionBinder:
                 part: Part = system(self._site(position, binder), Opcode(instruction.opcode))
                 full: Full = partial(part, self.batch.everyone)
             else:
-                full, part = _bind_alu(binder, self.batch.everyone)
+                full, part = self._bind_alu(position, binder)
         except UnknownForm as unknown:
             why = _LATER if begins_later(instruction.opcode) else str(unknown)
             raise unsupported(instruction, why) from unknown
@@ -90,13 +90,34 @@ class InstructionBinder:
             raise unsupported(instruction, "it takes other operands") from error
         if self.storage.program.wgmma_registers:
             full, part = self._watched(position, binder, full, part)
-        if self.errors is not None and (displaced := self.errors.around(binder, position, part)) is not None:
-            full, part = partial(displaced, self.batch.everyone), displaced
         if self.wraps is not None and (check := wrap_check(binder, position, self.wraps)) is not None:
             full, part = preceded(check, self.batch.everyone, full, part)
         if self.undefined is None:
             return self._guarded(position, binder, full, part) if instruction.predicate else (full, part)
         return self._followed(self.undefined, position, binder, full, part)
+
+    def _bind_alu(self, position: int, binder: OperandBinder) -> tuple[Full, Part]:
+        """Bind an operation on registers.
+
+        Where no operand needs a conversion, all threads execute it on the register arrays themselves. Most instructions
+        are never executed for chosen threads, so that form is then made only when it is first needed.
+        """
+        opcode, everyone = binder.instruction.opcode, self.batch.everyone
+        alu, outs, ins = _decoded(opcode, binder.instruction.operands)
+        if self.rounding is not None and self.rounding.applies(position):
+            alu = replace(alu, compute=displaced(opcode, alu.compute, self.rounding, position) or alu.compute)
+        arrays = _whole(binder, alu, outs, ins)
+        if arrays is None:
+            part = _for_some(binder, alu, outs, ins)
+            return partial(part, everyone), part
+        made: list[Part] = []
+
+        def some_threads(lanes: Lanes) -> None:
+            if not made:
+                made.append(_for_some(binder, alu, outs, ins))
+            made[0](lanes)
+
+        return partial(alu.compute, *arrays), some_threads
 
     def _followed(
         self, undefined: UndefinedValues, position: int, binder: OperandBinder, full: Full, part: Part
@@ -165,27 +186,6 @@ class InstructionBinder:
                 part(kept)
 
         return all_threads, some_threads
-
-
-def _bind_alu(binder: OperandBinder, everyone: Lanes) -> tuple[Full, Part]:
-    """Bind an operation on registers.
-
-    Where no operand needs a conversion, all threads execute it on the register arrays themselves. Most instructions are
-    never executed for chosen threads, so that form is then made only when it is first needed.
-    """
-    alu, outs, ins = _decoded(binder.instruction.opcode, binder.instruction.operands)
-    arrays = _whole(binder, alu, outs, ins)
-    if arrays is None:
-        part = _for_some(binder, alu, outs, ins)
-        return partial(part, everyone), part
-    made: list[Part] = []
-
-    def some_threads(lanes: Lanes) -> None:
-        if not made:
-            made.append(_for_some(binder, alu, outs, ins))
-        made[0](lanes)
-
-    return partial(alu.compute, *arrays), some_threads
 
 
 @lru_cache(maxsize=1 << 14)  # each batch of each launch of a kernel binds its instructions anew

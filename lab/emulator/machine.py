@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from lab.emulator.allowance import Allowance
-from lab.emulator.approximations import Errors
+from lab.emulator.approximations import Rounding
 from lab.emulator.arrays import Indices, Mask
 from lab.emulator.batch import ALONE, Batch, Index3, padded_threads
 from lab.emulator.binding import WARPGROUP, Storage
@@ -58,17 +58,6 @@ Turn = Literal["done", "waits", "stuck"]
 """How a batch's turn ended: all threads have; others may go on first; nothing in it changes any more."""
 
 
-@dataclass(slots=True)
-class Waited:
-    """Whether a block waits for others.
-
-    Attributes:
-        later: A block could not end before a later one began.
-    """
-
-    later: bool = False
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class LaunchState:
     """What does not change from batch to batch.
@@ -96,11 +85,9 @@ class LaunchState:
         trace: What takes down accesses to global memory; None where nobody asked.
         chosen: The blocks that are executed, as of `Batch`; None for all.
         wraps: Positions of products that wrap around; None where nobody asked.
-        batch_threads: Threads that are executed together, about; blocks, or clusters, stay whole.
-        machine: Seed of what the machine decides; None for the plainest one.
-        errors: Errors of approximate instructions; None for nearly exact results.
-        waited: Notes blocks that wait for later ones.
         finished: Positions in `chosen`, of the blocks that have ended, one range for each batch.
+        machine: Seed of what the hardware decides, as in `special_registers`; None for one SM.
+        rounding: Which results of approximate instructions are displaced; None for none.
     """
 
     program: Program
@@ -125,11 +112,9 @@ class LaunchState:
     trace: AccessTrace | None = None
     chosen: Indices | None = None
     wraps: set[int] | None = None
-    batch_threads: int = 8192
-    machine: int | None = None
-    errors: Errors | None = None
-    waited: Waited = field(default_factory=Waited)
     finished: list[range] = field(default_factory=list)
+    machine: int | None = None
+    rounding: Rounding | None = None
 
 
 class StepBudgetSpent(Exception):  # noqa: N818  a way out of the loop, not an error
@@ -168,7 +153,11 @@ class Interpreter:
             batch,
             RegisterFile(program, batch.threads),
             special_registers(
-                batch, launch.shared_bytes, launch.dynamic_bytes, launch.workspace, machine=launch.machine
+                batch,
+                launch.shared_bytes,
+                launch.dynamic_bytes,
+                launch.workspace,
+                launch.machine if launch.machine is not None and program.asks_machine else None,
             ),
             launch.symbols,
             clock,
@@ -219,7 +208,7 @@ class Interpreter:
             launch.counters,
             self._undefined,
             launch.wraps,
-            launch.errors,
+            launch.rounding,
         )
         self._bound: dict[int, tuple[list[Full], list[Part]]] = {}
         self._guards: dict[int, Callable[[], Mask]] = {}

@@ -9,6 +9,12 @@ from functools import lru_cache
 from lab.base.errors import ReaderError
 from lab.isa.ptx import operands as isa
 
+CLOCKS = ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
+"""Registers that change while a kernel runs; all of them read the steps taken so far, from a start on."""
+
+MACHINE = ("%smid", "%nsmid", "%warpid", "%nwarpid", "%gridid", *CLOCKS)
+"""Registers in which the hardware's choices show: PTX ISA promises neither their values nor that they stay the same."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlainAddress:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from lab.base.errors import UserError, did_you_mean
 from lab.emulator import operands
+from lab.emulator.approximations import Approximation, bounds_of
 from lab.emulator.callgraph import CallGraph
 from lab.emulator.control import CodeBlock, split, weak_topological_order
 from lab.emulator.definedness import Definedness
@@ -16,6 +17,7 @@ from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.flags import FlagUse, flag_reads, guess_reads
 from lab.emulator.opcodes import DTYPES
 from lab.emulator.rounding import stored_floats
+from lab.emulator.sources import own_calls, own_line
 from lab.emulator.uses import uses_of
 from lab.emulator.vectors import with_vectors_expanded
 from lab.isa.mix import LoopMix, kernel_mix
@@ -405,14 +407,35 @@ class Program:
                 return True
         return False
 
-    def reads_any(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return those of some special registers that the kernel reads."""
-        return tuple(name for name in names if any(name in one.operands for _, one in self.code))
-
     @cached_property
     def has_grid_sync(self) -> bool:
         """Whether the whole grid may meet: cooperative groups find their memory for that in %envreg1 and %envreg2."""
         return any("%envreg2" in instruction.operands for _, instruction in self.code)
+
+    @cached_property
+    def approximate(self) -> tuple[Approximation, ...]:
+        """The instructions whose results may be off by a documented error, in listing order."""
+        return tuple(
+            Approximation(position, one.line, one.opcode, own_line(one), own_calls(one))
+            for position, (_, one) in enumerate(self.code)
+            if bounds_of(one.opcode)
+        )
+
+    @cached_property
+    def machine_registers(self) -> frozenset[str]:
+        """The registers it reads in which the hardware's choices show, such as %smid (`operands.MACHINE`)."""
+        return frozenset(
+            part
+            for _, instruction in self.code
+            for operand in instruction.operands
+            for part in operands.elements(operand)
+            if part in operands.MACHINE
+        )
+
+    @property
+    def asks_machine(self) -> bool:
+        """Whether it reads registers in which the hardware's choices show."""
+        return bool(self.machine_registers)
 
     @cached_property
     def declares_clusters(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final, Literal, Protocol
@@ -45,6 +46,19 @@ NEVER_SET: Final = "nothing sets in constant memory"
 
 EngineChoice = Literal["auto", "interpreted", "compiled"]
 """What a launch asks for: one of the two, or whichever is faster."""
+
+
+class BlockWait(enum.Enum):
+    """Which blocks (or clusters) of a launch some block waits for."""
+
+    NONE = "none"
+    """Every block ends by itself."""
+
+    EARLIER = "earlier"
+    """Blocks with lower numbers, which are resident before it."""
+
+    ANY = "any"
+    """A block with a higher number: all blocks must be resident together."""
 
 
 class Source(Protocol):
@@ -442,9 +456,10 @@ class Emulation:
             shared memory, once where several blocks share them; with what lies beyond the tensor, so that they do not
             depend on how much of its tiles a problem fills. Empty with ``count=False``.
         finished: Blocks that ran to their end.
-        waits_for_later: A block could not end before a later one began. With all blocks in one batch it is not seen.
         wraps: Source lines of the products that wrap around, where asked for: an index may be too large for its type.
         stored: Elements that these blocks stored to, of each `IndexedBuffer` and each buffer that is traced.
+        waits_for_blocks: Which other blocks the launch's blocks wait for. None where nobody looked: a launch with a
+            seed (of an order, a machine, a rounding).
     """
 
     kernel: str
@@ -462,7 +477,7 @@ class Emulation:
     finished: int = 0
     stored: tuple[Stored, ...] = ()
     wraps: tuple[SourceLocation, ...] = ()
-    waits_for_later: bool = False
+    waits_for_blocks: BlockWait | None = None
 
     @property
     def clean(self) -> bool:

@@ -13,24 +13,21 @@ import numpy as np
 
 from lab.emulator.batch import Batch, make_batch, padded_threads
 from lab.emulator.machine import Interpreter, LaunchState, Turn
-from lab.emulator.special import StepClock
-
-_CLOCK_START = 1_000_003
-"""Steps by which the clock of each other machine is ahead."""
+from lab.emulator.special import machine_clock
 
 _MOST_BLOCKS = 200
 """Most basic blocks of a turn where dice choose who runs."""
 
 
-def run_batches(launch: LaunchState) -> int:
-    """Run every block of a launch in batches of about `launch.batch_threads` threads; return the steps taken.
+def run_batches(launch: LaunchState, batch_threads: int) -> int:
+    """Run every block of a launch in batches of about `batch_threads` threads; return the steps taken.
 
     Raises:
         StepBudgetSpent: the launch's budget is used up; the finding is noted.
         UnsupportedInstruction: an instruction that the emulator does not know.
     """
-    clock = StepClock(0 if launch.machine is None else launch.machine * _CLOCK_START)
-    pending = _batches(launch, launch.batch_threads)
+    clock = machine_clock(launch.machine)
+    pending = _batches(launch, batch_threads)
     running: list[Interpreter] = []
     while True:
         batch = next(pending, None)
@@ -43,17 +40,11 @@ def run_batches(launch: LaunchState) -> int:
         ended = [_turn(launch, one) for one in running]
         launch.finished.extend(one.blocks for one, turn in zip(running, ended, strict=True) if turn == "done")
         running = [one for one, turn in zip(running, ended, strict=True) if turn != "done"]
-        launch.waited.later |= bool(running) and launch.dice is None and not _is_last(launch, running[-1])
         stuck = all(one.stuck_at == launch.progress.changes for one in running)
         if running and stuck and batch is None and not any(one.nudge() for one in running):
             for one in running:
                 one.give_up()
             return clock.steps
-
-
-def _is_last(launch: LaunchState, one: Interpreter) -> bool:
-    total = math.prod(launch.grid) if launch.chosen is None else len(launch.chosen)
-    return one.blocks.stop == total
 
 
 def _turn(launch: LaunchState, one: Interpreter) -> Turn:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -11,18 +10,13 @@ from lab.base.warp import WARP_SIZE
 from lab.emulator.arrays import Integers, Mask, Words
 from lab.emulator.batch import Batch
 
-CLOCKS = ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
-"""Registers that change while a kernel runs; all of them read the steps taken so far."""
-
 VECTORS = ("%tid", "%ntid", "%ctaid", "%nctaid", "%clusterid", "%nclusterid", "%cluster_ctaid", "%cluster_nctaid")
 """Registers of three axes; the fourth element reads 0."""
 
-MACHINE: Final = ("%smid", "%nsmid", "%warpid", "%nwarpid", "%gridid", *CLOCKS)
-"""Registers that the machine decides, not the program."""
-
 _WARPS_OF_A_MULTIPROCESSOR = 64
-_MULTIPROCESSORS = 132
-"""Those of an H100 or H200."""
+
+MULTIPROCESSORS = 132
+"""SMs of the machine that a seed describes, as many as an H100 has."""
 
 
 @dataclass(slots=True)
@@ -31,13 +25,31 @@ class StepClock:
 
     Attributes:
         steps: Instructions so far, each for all threads that were together, over all batches.
+        start: What the clock registers read before the first step.
     """
 
     steps: int = 0
+    start: int = 0
+
+    @property
+    def reading(self) -> int:
+        """What the clock registers read now, modulo 2^64."""
+        return (self.start + self.steps) % 2**64
+
+
+def machine_clock(machine: int | None) -> StepClock:
+    """Return a clock that starts at 0, or where a machine's seed says."""
+    if machine is None:
+        return StepClock()
+    return StepClock(start=int(np.random.default_rng((machine, _CLOCK)).integers(2**63)))
+
+
+_CLOCK, _BLOCK, _WAVE, _GRID = range(4)
+"""What a machine's seed draws: streams of random numbers that don't depend on each other."""
 
 
 def special_registers(
-    batch: Batch, shared_bytes: int, dynamic_bytes: int, workspace: int = 0, *, machine: int | None = None
+    batch: Batch, shared_bytes: int, dynamic_bytes: int, workspace: int = 0, machine: int | None = None
 ) -> dict[str, Integers | Mask]:
     """Return the special registers that do not change.
 
@@ -46,7 +58,8 @@ def special_registers(
         shared_bytes: Shared memory of a block, static and dynamic.
         dynamic_bytes: The dynamic part.
         workspace: Address of the memory through which cooperative groups let a whole grid meet.
-        machine: Seed of the numbers of SMs and warp slots; None for one SM, whose slots are the warps of a block.
+        machine: Seed of a machine that spreads the blocks over its SMs and the warps over their slots; None for one SM
+            and warps in order.
 
     Returns:
         Name to an array of (threads,), or of (1,) where all threads see the same value.
@@ -66,18 +79,24 @@ def special_registers(
     return table if machine is None else table | _of_machine(batch, machine)
 
 
-def _of_machine(batch: Batch, seed: int) -> dict[str, Integers | Mask]:
-    """Return what a GPU of many SMs shows: each block on one of them, its warps in any of its slots."""
-    warps = batch.warps // batch.blocks
-    first = batch.first_thread // (WARP_SIZE * warps)
-    rngs = [np.random.default_rng([seed, first + i]) for i in range(batch.blocks)]
-    slots = np.concatenate([rng.permutation(_WARPS_OF_A_MULTIPROCESSOR)[:warps] for rng in rngs])
-    multiprocessors = np.array([rng.integers(_MULTIPROCESSORS) for rng in rngs], np.uint32)
+def _of_machine(batch: Batch, machine: int) -> dict[str, Integers | Mask]:
+    """Return what the blocks and warps of a batch see of a machine: the same, however a launch is cut into batches."""
+    each = batch.threads // batch.blocks
+    first, warps = batch.first_thread // each, each // WARP_SIZE
+    multiprocessors = np.empty(batch.blocks, np.uint32)
+    slots = np.empty((batch.blocks, warps), np.uint32)
+    for i in range(batch.blocks):
+        wave, place = divmod(first + i, MULTIPROCESSORS)
+        if i == 0 or place == 0:
+            order = np.random.default_rng((machine, _WAVE, wave)).permutation(MULTIPROCESSORS)
+        multiprocessors[i] = order[place]
+        dice = np.random.default_rng((machine, _BLOCK, first + i))
+        slots[i] = dice.permutation(_WARPS_OF_A_MULTIPROCESSOR)[:warps]
     return {
-        "%smid": multiprocessors[batch.block_of],
-        "%nsmid": _fixed(_MULTIPROCESSORS),
-        "%warpid": np.repeat(slots, WARP_SIZE).astype(np.uint32),
-        "%gridid": np.array([1 + seed], np.uint64),
+        "%smid": np.repeat(multiprocessors, each),
+        "%nsmid": _fixed(MULTIPROCESSORS),
+        "%warpid": np.repeat(slots.reshape(-1), WARP_SIZE),
+        "%gridid": np.random.default_rng((machine, _GRID)).integers(2, 2**32, 1).astype(np.uint64),
     }
 
 

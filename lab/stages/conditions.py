@@ -10,11 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from lab.emulator.approximations import approximate_positions
+from lab.emulator.approximations import Approximation
 from lab.emulator.program import Program, program_of
 from lab.emulator.results import Finding
-from lab.emulator.sources import own_line
-from lab.emulator.special import MACHINE
 from lab.emulator.state import DeviceState
 from lab.operators.base import Expected, Operator
 from lab.stages.memory import DeviceMemory
@@ -69,23 +67,14 @@ def other_conditions(judged: Judged) -> tuple[tuple[Suspicion, ...], tuple[str, 
     return tuple(one for one in found if one is not None), ()
 
 
-def waits_for_later_blocks(judged: Judged) -> bool:
-    """Return whether blocks wait for blocks that begin after them: all must be resident at a time."""
-    if not any(one.depends_on_order or one.has_grid_sync for one in _programs(judged)):
-        return False
-    how = replace(judged.how, one_by_one=True, counted=False, trace=False, state=DeviceState())
-    done = run_sequence(judged.ptx, judged.launches, judged.memory.fresh(), how)
-    return any(one.waits_for_later for one in done)
-
-
 def _matters(condition: Condition, judged: Judged, programs: list[Program]) -> bool:
     match condition:
         case Condition.ORDER:
             return any(one.depends_on_order for one in programs)
         case Condition.MACHINE:
-            return any(one.reads_any(MACHINE) for one in programs)
+            return any(one.asks_machine for one in programs)
         case Condition.ROUNDING:
-            return any(approximate_positions(one) for one in programs)
+            return any(one.approximate for one in programs)
         case _:
             spaces = {variable.space for one in programs for _, _, variable in one.memory_variables()}
             kept = any(not one.zero for one in judged.launches.workspace) or judged.memory.keeps_scratch
@@ -127,7 +116,7 @@ def _ordered(judged: Judged) -> Suspicion | None:
 
 
 def _on_another_machine(judged: Judged) -> Suspicion | None:
-    registers = ", ".join(dict.fromkeys(name for one in _programs(judged) for name in one.reads_any(MACHINE)))
+    registers = ", ".join(sorted({name for one in _programs(judged) for name in one.machine_registers}))
     outcome = _again(judged, replace(judged.how, machine=1))
     return _suspicion(Condition.MACHINE, f"the results depend on {registers}", outcome)
 
@@ -145,18 +134,17 @@ def _rounded(judged: Judged) -> Suspicion | None:
 
 def _blamed(judged: Judged) -> str:
     """Name the approximate instruction whose error alone makes the results wrong; all where none does."""
-    places = [(one, position) for one in _programs(judged) for position in approximate_positions(one)]
-    for program, position in places:
-        if _again(judged, replace(judged.how, rounding=1, displaced={position}))[0]:
-            return _named(program, position)
-    return ", ".join(dict.fromkeys(_named(*place) for place in places))
+    places = [place for one in _programs(judged) for place in one.approximate]
+    for place in places:
+        if _again(judged, replace(judged.how, rounding=1, displaced={place.position}))[0]:
+            return _named(place)
+    return ", ".join(dict.fromkeys(map(_named, places)))
 
 
-def _named(program: Program, position: int) -> str:
-    instruction = program.code[position][1]
-    source = own_line(instruction)
-    place = f"{PurePosixPath(source.file).name}:{source.line}" if source else f"PTX line {instruction.line}"
-    return f"{instruction.opcode} at {place}"
+def _named(place: Approximation) -> str:
+    source = place.source
+    where = f"{PurePosixPath(source.file).name}:{source.line}" if source else f"PTX line {place.line}"
+    return f"{place.opcode} at {where}"
 
 
 def _programs(judged: Judged) -> Iterator[Program]:

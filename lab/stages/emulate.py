@@ -15,6 +15,7 @@ from lab.base.errors import LabError, UserError
 from lab.base.expressions import Scalar
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.results import (
+    BlockWait,
     Emulation,
     ExecutedCounts,
     Finding,
@@ -29,7 +30,7 @@ from lab.operators.base import Array, Expected, Inputs, Operator, StandInMismatc
 from lab.operators.builtin import operator
 from lab.operators.declared.foreign import ReferenceRaisedError
 from lab.operators.declared.judging import NOT_WRITTEN
-from lab.stages.conditions import Judged, other_conditions, waits_for_later_blocks
+from lab.stages.conditions import Judged, other_conditions
 from lab.stages.full_size import FullSizeOutcome, FullSizeTask, execute_full_size, resident_at_once
 from lab.stages.memory import DeviceMemory
 from lab.stages.sequence import Execution, run_sequence, unexcused
@@ -191,7 +192,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         suspicions, doubts = (*under, *suspicions), (*doubts, *untried)
         if task.full_size is not None and not suspicions:
             larger = replace(task.full_size, block_warps=_block_warps(task, task.full_size, computed, judged.warps))
-            if waits_for_later_blocks(judged):
+            if any(one.waits_for_blocks is BlockWait.ANY for one in done):
                 outcome = resident_at_once(larger)
             else:
                 outcome = execute_full_size(larger, ptx, compare=task.reference is None)

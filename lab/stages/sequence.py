@@ -25,7 +25,6 @@ class Execution:
         machine: Seed of other special registers.
         rounding: Seed of the signs of the errors of approximate instructions.
         displaced: Those of them that have an error; None for all.
-        one_by_one: Start a block only when the one before has ended or waits for others.
         state: Variables of the module, which keep what earlier launches left.
     """
 
@@ -37,7 +36,6 @@ class Execution:
     machine: int | None = None
     rounding: int | None = None
     displaced: Collection[int] | None = None
-    one_by_one: bool = False
     state: DeviceState = field(default_factory=DeviceState)
 
 
@@ -80,6 +78,5 @@ def _launched(ptx: str, step: Launch, memory: DeviceMemory, how: Execution) -> E
         machine=how.machine,
         rounding=how.rounding,
         displaced=how.displaced,
-        one_by_one=how.one_by_one,
         state=how.state,
     )

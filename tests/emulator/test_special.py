@@ -5,6 +5,7 @@ from small_ptx import kernel
 
 from lab.emulator.api import launch
 from lab.emulator.batch import make_batch
+from lab.emulator.program import program_of
 from lab.emulator.special import special_registers
 
 
@@ -49,3 +50,92 @@ def test_the_clock_counts_steps():
     out = np.zeros(4, np.uint32)
     launch(kernel(body, ["p"]), "k", 1, 32, [out])
     assert out[0] == out[2] < out[1]
+
+
+WHERE = """ld.param.u64 %rd0, [p]; mov.u32 %r0, %ctaid.x; mov.u32 %r1, %ntid.x; mov.u32 %r2, %tid.x;
+mad.lo.u32 %r3, %r0, %r1, %r2; mad.wide.u32 %rd0, %r3, 16, %rd0; mov.u32 %r4, %smid; mov.u32 %r5, %warpid;
+mov.u32 %r6, %nsmid; mov.u32 %r7, %laneid; st.global.v4.u32 [%rd0], {%r4, %r5, %r6, %r7};"""
+
+
+def seen(machine, blocks=200, **options):
+    """Return %smid, %warpid, %nsmid and %laneid as (blocks, warps, lanes, 4)."""
+    out = np.zeros((blocks, 4, 32, 4), np.uint32)
+    assert launch(kernel(WHERE, ["p"]), "k", blocks, 128, [out], machine=machine, **options).clean
+    return out
+
+
+def test_a_machine_spreads_blocks_over_its_multiprocessors():
+    found = seen(1)
+    of_blocks = found[:, 0, 0, 0]
+    assert (found[..., 0] == of_blocks[:, None, None]).all()
+    assert sorted(of_blocks[:132]) == list(range(132))
+    assert not np.array_equal(of_blocks[:132], np.arange(132))
+    assert (found[..., 2] == 132).all()
+    assert (found[..., 3] == np.arange(32)).all()
+
+
+def test_a_machine_gives_the_warps_of_a_block_distinct_slots():
+    slots = seen(1)[..., 1]
+    assert (slots == slots[:, :, :1]).all()
+    assert (slots < 64).all()
+    assert all(len(set(block)) == 4 for block in slots[:, :, 0].tolist())
+    assert (slots[:, :, 0] != np.arange(4)).any(axis=1).mean() > 0.9
+
+
+def test_a_machine_is_the_same_in_every_order_and_another_one_with_another_seed():
+    first = seen(1)
+    np.testing.assert_array_equal(first, seen(1, schedule=3))
+    assert not np.array_equal(first[..., 0], seen(2)[..., 0])
+    assert not np.array_equal(first[..., 1], seen(2)[..., 1])
+    # however a launch is cut into batches
+    batch = make_batch((200, 1, 1), (128, 1, 1), 150, 10)
+    of_batch = special_registers(batch, 0, 0, machine=1)
+    np.testing.assert_array_equal(of_batch["%smid"], first[150:160, ..., 0].reshape(-1))
+    np.testing.assert_array_equal(of_batch["%warpid"], first[150:160, ..., 1].reshape(-1))
+
+
+def test_without_a_seed_there_is_one_multiprocessor():
+    found = seen(None)
+    assert not found[..., 0].any()
+    assert (found[..., 2] == 1).all()
+    assert (found[..., 1] == np.arange(4)[:, None]).all()
+
+
+def test_clocks_of_a_machine_start_anywhere_and_go_on_as_before():
+    body = """ld.param.u64 %rd0, [p]; mov.u64 %rd1, %clock64; bar.sync 0; mov.u64 %rd2, %clock64; mov.u64 %rd3, %gridid;
+    mov.u64 %rd4, %globaltimer; st.global.v2.u64 [%rd0], {%rd1, %rd2}; st.global.v2.u64 [%rd0+16], {%rd3, %rd4};"""
+    runs = []
+    for machine in (None, 1, 2):
+        out = np.zeros(4, np.uint64)
+        launch(kernel(body, ["p"]), "k", 1, 32, [out], machine=machine)
+        runs.append(out)
+    assert len({int(run[1] - run[0]) for run in runs}) == 1
+    assert len({int(run[0]) for run in runs}) == 3
+    assert len({int(run[2]) for run in runs}) == 3
+    assert len({int(run[3]) for run in runs}) == 3
+
+
+def test_a_machine_does_not_use_up_the_budget_of_steps():
+    emulation = launch(kernel("mov.u64 %rd1, %clock64;"), "k", 1, 32, [], machine=1, max_steps=100)
+    assert emulation.clean
+    assert emulation.steps < 100
+
+
+def test_the_compiled_engine_leaves_a_machine_to_the_interpreter():
+    out = np.zeros((1, 4, 32, 4), np.uint32)
+    asking = launch(kernel(WHERE, ["p"]), "k", 1, 128, [out], machine=1, engine="compiled")
+    assert (asking.engine, out[0, 0, 0, 2]) == ("interpreted", 132)
+    body = "ld.param.u64 %rd0, [p]; st.global.u32 [%rd0], 1;"
+    plain = launch(kernel(body, ["p"]), "k", 1, 1, [out], machine=1, engine="compiled")
+    assert plain.engine == "compiled"
+
+
+def test_a_program_tells_what_it_asks_the_machine():
+    def asked(body):
+        return program_of(kernel(body), "k").machine_registers
+
+    assert asked("mov.u32 %r0, %smid; add.u32 %r1, %r0, %nsmid;") == {"%smid", "%nsmid"}
+    assert asked("mov.b64 %rd0, {%r0, %warpid};") == {"%warpid"}
+    assert asked("mov.u32 %r0, %tid.x; mov.u32 %r1, %laneid; mov.u32 %r2, %ctaid.x;") == set()
+    assert not program_of(kernel("mov.u32 %r0, %tid.x;"), "k").asks_machine
+    assert program_of(kernel("mov.u64 %rd0, %clock64;"), "k").asks_machine

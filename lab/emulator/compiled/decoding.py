@@ -22,7 +22,7 @@ from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.spaces import take_space
 from lab.emulator.program import Program
 from lab.emulator.registers import RegisterFile
-from lab.emulator.special import CLOCKS, StepClock, special_registers
+from lab.emulator.special import StepClock, special_registers
 from lab.isa.model import Instruction
 from lab.isa.ptx.constants import integer
 
@@ -218,7 +218,7 @@ class Decoder:
         Raises:
             NotCompiled: it is neither.
         """
-        if text in CLOCKS:
+        if text in operands.CLOCKS:
             raise self._refused(position, f"operand {text}")
         try:
             array, _ = self.binder(position).array(text, t)

@@ -65,6 +65,18 @@ class Provenance:
         return None if _UNKNOWN in read else frozenset(read - {_LOADED})
 
     @cached_property
+    def written_variables(self) -> Sources:
+        """The `__device__` variables that the kernel may write, by the names of `Program.memory_variables`.
+
+        Where the text does not tell which memory is written, all that the module has in global memory.
+        """
+        variables = frozenset(
+            name for name, _, variable in self._program.memory_variables() if variable.space == "global"
+        )
+        written = self.written_names if variables else _NONE
+        return variables if written is None else variables & written
+
+    @cached_property
     def inner_places(self) -> Mapping[int, Place]:
         """The variable that each access to shared or local memory derives from, where it is one of known size.
 

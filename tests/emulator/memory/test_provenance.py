@@ -45,6 +45,22 @@ def test_variables_of_the_module():
     assert names("atom.global.add.u32 %r0, [count], 1; ld.global.u32 %r1, [other];", module) == {"count"}
 
 
+@pytest.mark.parametrize(
+    ("body", "written"),
+    [
+        ("atom.global.add.u32 %r0, [count], 1;", {"count"}),
+        ("st.global.u32 [%rd2], 1;", set()),
+        ("st.const.u32 [table], 1;", set()),
+        ("mov.u64 %rd4, other; st.global.u32 [%rd4+8], 1;", {"other"}),
+        ("ld.global.u64 %rd4, [%rd2]; st.global.u32 [%rd4], 1;", {"count", "other"}),
+    ],
+)
+def test_variables_that_may_be_written(body, written):
+    module = ".global .u32 count; .global .u32 other[4]; .const .u32 table;"
+    program = Program(read_ptx(kernel(LOAD + body, ["a", "b"], module=module)), "k")
+    assert Provenance(program).written_variables == written
+
+
 def test_an_access_beyond_its_variable_is_found_where_the_next_one_begins():
     declared = ".shared .align 4 .b8 one[16]; .shared .align 4 .b8 two[16];"
     body = "mov.u32 %r0, %tid.x; mov.u32 %r1, one; mad.lo.u32 %r2, %r0, 4, %r1; st.shared.u32 [%r2], %r0;"
