@@ -18,6 +18,9 @@ from lab.emulator.memory.races import Conflict
 NOBODY: Indices = np.zeros(0, np.int64)
 """No threads."""
 
+_FEW = 4
+"""Races of one instruction that are held back one by one."""
+
 Sinks = frozenset[int]
 """Positions of the stores and atomics that take a value."""
 
@@ -83,7 +86,7 @@ class DiscardedReads:
         if sinks is None:
             return False
         readers = race.threads[race.conflict.which]
-        self.held.append(replace(race, readers=readers, sinks=sinks))
+        self._hold(replace(race, readers=readers, sinks=sinks))
         return True
 
     def by_writer(self, race: HeldRace) -> bool:
@@ -103,5 +106,15 @@ class DiscardedReads:
             if any(self._executed[sink][at].any() for sink in mine if sink in self._executed):
                 return False
             sinks |= mine
-        self.held.append(replace(race, readers=readers, sinks=sinks))
+        self._hold(replace(race, readers=readers, sinks=sinks))
         return True
+
+    def _hold(self, race: HeldRace) -> None:
+        """Hold a race back; of many at one instruction the first ones stay, and the readers of all."""
+        alike = [one for one in self.held if one.position == race.position and one.conflict.kind == race.conflict.kind]
+        if len(alike) >= _FEW:
+            last = alike[-1]
+            self.held.remove(last)
+            readers, sinks = np.union1d(last.readers, race.readers), last.sinks | race.sinks
+            race = replace(last, readers=readers, sinks=sinks)
+        self.held.append(race)

@@ -90,3 +90,13 @@ def test_a_race_is_held_back_until_a_reader_uses_the_value():
     assert not reads.by_writer(race(9, [0], **others))
     others["other_thread"] = np.array([10])  # a thread of another batch
     assert not reads.by_writer(race(9, [0], **others))
+
+
+def test_many_races_of_one_instruction_are_held_together():
+    reads = DiscardedReads({1: frozenset({5})}.get, 64, 0)
+    for thread in range(40):
+        assert reads.by_reader(race(1, [thread]))
+    assert len(reads.held) == 4
+    (found,) = reads.execute(5, np.array([33]))
+    assert found.readers.tolist() == [*range(3, 40)]
+    assert [one.readers.tolist() for one in reads.held] == [[0], [1], [2]]
