@@ -1,4 +1,4 @@
-"""Which volatile reads are of flags: their values decide where threads go, and another thread's write is waited for.
+"""Volatile reads of flags: their values decide where threads go, and another thread's write is waited for.
 
 A volatile access orders nothing. That is what a thread wants of a flag that it polls, or looks at once before it takes
 another way. A volatile read whose value is computed with, stored or used as an address is one of data, and needs a
@@ -16,7 +16,7 @@ from lab.emulator.uses import FlowGraph, ValueUses, uses_of
 from lab.isa.model import Instruction
 
 FlagUse = Literal["polled", "looked at"]
-"""What a volatile read does with a flag: a loop ends, or begins, by its value; or some other branch is taken by it."""
+"""The use of a flag: a loop ends, or begins, by its value; or some other branch is taken by it."""
 
 
 def flag_reads(program: FlowGraph) -> Mapping[int, FlagUse]:

@@ -1,4 +1,4 @@
-"""What becomes of a loaded value, as far as the text of a program tells."""
+"""Uses of a loaded value, as far as the text of a program tells."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BETWEEN_LANES = frozenset(
 
 
 class FlowGraph(Protocol):
-    """What is asked of a program: `lab.emulator.program.Program`."""
+    """The part of `lab.emulator.program.Program` that shows where values go."""
 
     code: list[tuple[int, Instruction]]
     blocks: list[CodeBlock]
@@ -29,7 +29,7 @@ class FlowGraph(Protocol):
 
     @property
     def definedness(self) -> Definedness:
-        """What instructions read and write."""
+        """The registers that instructions read and write."""
 
     def successors(self, block: CodeBlock) -> list[int]:
         """Return the blocks of the same function that can follow a block."""
@@ -37,7 +37,7 @@ class FlowGraph(Protocol):
 
 @dataclass(slots=True)
 class ValueUses:
-    """What a value does once it is in a register, and what is computed from it.
+    """The uses of a value in a register, and of what is computed from it.
 
     Attributes:
         sinks: Stores and atomics that take it, by their positions.
@@ -70,7 +70,7 @@ class ValueUses:
 
 
 def uses_of(program: FlowGraph, position: int) -> ValueUses:
-    """Return what becomes of what a load leaves in registers, in whatever order instructions are executed."""
+    """Return the uses of what a load leaves in registers, in whatever order instructions are executed."""
     number = program.code[position][0]
     inside = [at for at, (function, _) in enumerate(program.code) if function == number and at != position]
     held, uses = set(program.definedness.roles(position).writes), ValueUses()

@@ -1,4 +1,4 @@
-"""Which volatile reads are of flags, and which of data that nothing orders."""
+"""Volatile reads of flags, and of data that nothing orders."""
 
 from functools import cache
 

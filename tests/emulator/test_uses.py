@@ -1,4 +1,4 @@
-"""What becomes of a loaded value."""
+"""Uses of a loaded value."""
 
 import pytest
 from small_ptx import kernel

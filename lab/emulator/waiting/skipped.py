@@ -24,7 +24,7 @@ _LEFT = "the others have left the loop after fewer rounds"
 
 
 class BarrierCode(Protocol):
-    """What is asked of a program: `lab.emulator.program.Program`."""
+    """The part of `lab.emulator.program.Program` that shows how blocks of code follow each other."""
 
     code: list[tuple[int, Instruction]]
     blocks: list[CodeBlock]
@@ -80,7 +80,7 @@ def _has_effect(program: BarrierCode, block: CodeBlock) -> bool:
 
 
 class SkippedBarriers:
-    """Which threads of a batch have been behind its barriers, and at them.
+    """The threads of a batch that have been at its barriers, and behind them.
 
     Attributes:
         tracked: Blocks of code whose visits are noted.
