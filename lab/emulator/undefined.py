@@ -44,6 +44,9 @@ _STRICT = 1 << 30
 """Flag of an origin, which makes it the greater of two: a matrix was loaded, and no register of it is left out."""
 
 
+_LAST = _STRICT - 1
+"""The origin from which those of shuffles go down, so that the first one of a sum is the greatest."""
+
 _ALL_LANES = "let all 32 lanes reach the shuffle, with a neutral value where they have none, or read lanes that do"
 
 
@@ -313,7 +316,7 @@ class UndefinedValues:
         """Note which (count,) threads read registers of lanes that take no part in a shuffle, which is undefined."""
         number = self._loads.get(position)
         if number is None:
-            number = self._loads[position] = len(self._sources) | _STRICT
+            number = self._loads[position] = _STRICT | (_LAST - len(self._sources))
             self._sources.append(_Exchange(position, reads))
         self._exchanged = np.zeros(self._storage.batch.threads, np.int32)
         self._exchanged[threads] = number
@@ -521,12 +524,17 @@ class UndefinedValues:
         space = reach.region.space
         for at in np.flatnonzero(origins).tolist():
             key, number = (space, int(reach.places[at]) + offset), int(origins[at])
-            if isinstance(self._sources[number & (_STRICT - 1)], _Exchange):
+            if isinstance(self._source(number), _Exchange):
                 self._kept[key] = number
             else:
                 self._kept.pop(key, None)
 
     # --- findings ---------------------------------------------------------------------------------------------
+
+    def _source(self, number: int) -> str | _Load | _Exchange:
+        """Return what an origin stands for."""
+        number &= _STRICT - 1
+        return self._sources[number if number < _LAST // 2 else _LAST - number]
 
     def _check(self, position: int, origins: Origins, lanes: Lanes, use: str) -> None:
         """Make a finding of what is undefined in a register, which then counts as defined: it is told once."""
@@ -542,7 +550,7 @@ class UndefinedValues:
                     held[number] = held.get(number, np.zeros(len(origins), np.bool_)) | (origins == number)
             origins[:] = 0
         for number, threads in held.items():
-            source = self._sources[number & (_STRICT - 1)]
+            source = self._source(number)
             if isinstance(source, _Load):
                 detail = f"{source.detail}, and the kernel got stuck before a value made from it decided anything"
                 where = np.flatnonzero(threads)
@@ -552,8 +560,8 @@ class UndefinedValues:
         bad = np.flatnonzero(origins)
         if not len(bad):
             return
-        number = int(origins[bad[0]]) & (_STRICT - 1)
-        source, threads = self._sources[number], lanes.indices()[bad]
+        number = int(origins[bad[0]])
+        source, threads = self._source(number), lanes.indices()[bad]
         if isinstance(source, _Load):
             detail = f"{source.detail}, and a value made from it {use} at {self._findings.line(position)}"
             self._findings.add("uninitialised-read", source.position, detail, threads, variable=source.variable)
