@@ -179,6 +179,10 @@ def inputs_fault(found: object) -> str:
     names = found.outputs if isinstance(found.outputs, tuple | list) else ()
     if not names or any(name not in found.arrays for name in names):
         return f"returned the outputs {found.outputs!r}; they name at least one of the arrays {', '.join(found.arrays)}"
+    return _required_fault(found, names)
+
+
+def _required_fault(found: Inputs, names: Sequence[str]) -> str:
     required = found.required if isinstance(found.required, tuple | list) else ("",)
     if any(name not in names for name in required):
         return f"returned the required outputs {found.required!r}; accepted are those of {', '.join(names)}"

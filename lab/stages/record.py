@@ -213,6 +213,7 @@ def inspected(
         ),
     )
     predicted = [_prediction(experiment, planned, outcome, gpu, launch) for launch in steps]
+    record = _refused(experiment, record, predicted)
     if main is not None:
         alone = predicted[steps.index(main)]
         record = replace(record, ptx=outcome.ptx[main.entry], sass=outcome.sass[main.entry], prediction=alone)
@@ -229,6 +230,15 @@ def inspected(
         for step, prediction in zip(record.steps, predicted, strict=True)
     )
     return replace(record, steps=described, prediction=_together(experiment, planned, described, gpu))
+
+
+def _refused(experiment: Experiment, record: VariantRecord, predicted: Sequence[Prediction | None]) -> VariantRecord:
+    """The record of a variant of which the GPU would refuse a launch; a search leaves such variants out itself."""
+    refused = [one for one in predicted if one is not None and not one.blocks_per_sm]
+    if not refused or experiment.search is not None:
+        return record
+    reason = f"cannot be launched on {refused[0].gpu}: {refused[0].limited_by}"
+    return replace(record, status=Status.NOT_EXECUTED, reason=reason)
 
 
 def _idle(planned: Planned) -> list[tuple[str, int, int]]:
