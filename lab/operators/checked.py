@@ -7,7 +7,7 @@ import inspect
 import math
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -176,6 +176,10 @@ def inputs_fault(found: object) -> str:
     for name, array in found.arrays.items():
         if wrong := _buffer_fault(array):
             return f"returned the array {name}, which {wrong}"
+    return _outputs_fault(found)
+
+
+def _outputs_fault(found: Inputs) -> str:
     names = found.outputs if isinstance(found.outputs, tuple | list) else ()
     if not names or any(name not in found.arrays for name in names):
         return f"returned the outputs {found.outputs!r}; they name at least one of the arrays {', '.join(found.arrays)}"
@@ -184,9 +188,8 @@ def inputs_fault(found: object) -> str:
 
 def _required_fault(found: Inputs, names: Sequence[str]) -> str:
     required = found.required if isinstance(found.required, tuple | list) else ("",)
-    if any(name not in names for name in required):
-        return f"returned the required outputs {found.required!r}; accepted are those of {', '.join(names)}"
-    return ""
+    wrong = f"returned the required outputs {found.required!r}; accepted are those of {', '.join(names)}"
+    return wrong if any(name not in names for name in required) else ""
 
 
 def _buffer_fault(array: object) -> str:

@@ -50,8 +50,8 @@ def called(
     Args:
         reference: ``./ref.py:function``.
         folder: Where a relative path starts from.
-        available: Arrays, scalars, problem fields and parameters by name. The function gets copies of arrays, which it
-            may change.
+        available: Arrays, scalars, problem fields and parameters by name. The function gets copies of the arrays, so it
+            may change them.
         outputs: Names of the outputs.
 
     Returns:

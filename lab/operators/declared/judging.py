@@ -216,7 +216,9 @@ def _refuse_unbounded(name: str, held: NDArray[Any], bound: Floats) -> None:
     share = float(np.mean(unbounded)) if held.size else 0.0
     if share > _MOST_UNBOUNDED:
         message = f"rounding errors may change {share:.0%} of the elements of {name} to anything"
-        accepted = "a tolerance of your own: tolerance: 1e-4, relative to each value and to their root mean square"
+        accepted = (
+            "a tolerance of your own: tolerance: 1e-4, relative to each value and to the typical size of its neighbours"
+        )
         raise UserError(message, key=f"reference.{name}", accepted=accepted)
 
 
