@@ -173,6 +173,19 @@ class Inputs:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherInputs:
+    """A second set of inputs for the same launch.
+
+    Attributes:
+        inputs: The inputs.
+        changed: Names of the arrays whose contents are of another kind than in the first set.
+    """
+
+    inputs: Inputs
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Expected:
     """The reference of one output.
 
@@ -233,6 +246,26 @@ class Operator(ABC, Generic[P]):
     @abstractmethod
     def inputs(self, problem: P, seed: int) -> Inputs:
         """Make random normal inputs. Padding, and outputs that are only written, are filled with NaN."""
+
+    def other_inputs(
+        self,
+        problem: P,  # noqa: ARG002 - operators that override this use it
+        seed: int,  # noqa: ARG002
+    ) -> OtherInputs | None:
+        """Make inputs that show mistakes which those of `inputs` hide; None by default.
+
+        They suit kernels only in which no address and no loop depends on the integers of what is `changed`. A reference
+        that refuses them says nothing of a kernel.
+        """
+        return None
+
+    def other_problem(self, problem: P) -> P | None:  # noqa: ARG002 - operators that override this use it
+        """Return the problem with another value for each field whose value hides that a kernel ignores it.
+
+        Such are factors of 1 or 0 and leading dimensions without padding. Kernels may refuse the problem by what their
+        front matter requires. None where there is no such field.
+        """
+        return None
 
     def offered(self, problem: P) -> Offered:
         """Return what kernels may take. It follows from the inputs, so that a small problem is quick.

@@ -34,7 +34,7 @@ from lab.measured.timing import Merit
 from lab.operators import einsum
 from lab.operators.base import MOST_ELEMENTS, Array, Expected, Extent, Inputs, Operator, Problem
 from lab.operators.einsum import MOST_DIMENSIONS, Einsum
-from lab.operators.factors import check_imaginary, imaginary_default
+from lab.operators.factors import check_imaginary, imaginary_default, other_factors
 from lab.operators.matrices import bound_of_half_sums, tolerance_of_sums, worst_element
 from lab.operators.stored import UNIT, drawn, empty, parts, wide, widened
 from lab.operators.tensors import Layout, TensorShapes, distinct
@@ -179,6 +179,11 @@ class Contraction(Operator[ContractionProblem]):
         factors = {name: problem[name] for name in _FACTORS if name in problem}
         scalars = {**factors, "elements": shape.layout("C").elements, **shape.folded().arguments}
         return Inputs(scalars=scalars, arrays=arrays, outputs=("C",), required=() if read["C"] else ("C",))
+
+    def other_problem(self, problem: ContractionProblem) -> ContractionProblem | None:
+        """Return the problem with factors other than 1 and 0."""
+        changes = other_factors(problem)
+        return self.restored({**problem.plain, **changes}) if changes else None
 
     def reference(self, problem: ContractionProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Compute C as ``numpy.einsum`` defines it, in float64 and in C's logical shape, with the scale of `verify`.

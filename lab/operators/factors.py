@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, Protocol
 
 from lab.base.elements import PARTS
 from lab.base.errors import UserError
+
+_NEUTRAL: Final[Mapping[str, tuple[float, float, float]]] = MappingProxyType(
+    {
+        "alpha": (1.0, 0.75, 2.0),
+        "beta": (0.0, -0.5, -1.0),
+        "alpha_imag": (0.0, 0.25, 0.0),
+        "beta_imag": (0.0, 0.125, 0.0),
+    }
+)
+"""From each factor to its neutral value, to another one, and to another integer."""
 
 
 class _Scaled(Protocol):
     @property
     def dtype(self) -> str: ...
+
+    @property
+    def alpha(self) -> float: ...
+
+    @property
+    def beta(self) -> float: ...
 
     @property
     def alpha_imag(self) -> float | None: ...
@@ -38,3 +56,18 @@ def check_imaginary(problem: _Scaled) -> None:
         if (problem.dtype in PARTS) != (value is not None):
             accepted = "a number" if problem.dtype in PARTS else f"no value with dtype {problem.dtype}"
             raise UserError("wrong value", key=f"problem.{name}", found=value, accepted=accepted)
+
+
+def other_factors(problem: _Scaled, *, whole: bool = False) -> dict[str, float]:
+    """Return another value for each factor that is neutral; α of 1 and β of 0 hide that a kernel ignores them.
+
+    Args:
+        problem: The problem.
+        whole: Factors are integers.
+    """
+    values = {name: getattr(problem, name) for name in _NEUTRAL}
+    return {
+        name: _NEUTRAL[name][2 if whole else 1]
+        for name, value in values.items()
+        if value is not None and value == _NEUTRAL[name][0]
+    }

@@ -42,7 +42,7 @@ from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Extent, Inputs, Offered, Operator, Problem
 from lab.operators.boxes import boxes, thinned
 from lab.operators.epilogues import Epilogue, applied
-from lab.operators.factors import check_imaginary, imaginary_default
+from lab.operators.factors import check_imaginary, imaginary_default, other_factors
 from lab.operators.float8 import FORMATS
 from lab.operators.indexed import IndexedInputs
 from lab.operators.matrices import (
@@ -51,6 +51,7 @@ from lab.operators.matrices import (
     check_leading,
     laid_out,
     matrix,
+    padded,
     stray_write,
     tolerance_of_sums,
     worst_element,
@@ -285,6 +286,12 @@ class Gemm(Operator[GemmProblem]):
             arrays["bias"] = stored(rng.standard_normal(problem.m, dtype=np.float32), problem.dtype)
         required = ("C",) if beta == 0 and problem.ldc == problem.m else ()
         return Inputs(_scalars(problem), arrays, ("C",), required)
+
+    def other_problem(self, problem: GemmProblem) -> GemmProblem | None:
+        """Return the problem with factors other than 1 and 0, and with padding."""
+        least = {f"ld{name.lower()}": rows for name, (rows, _, _) in problem.shapes.items()}
+        changes = {**other_factors(problem, whole=problem.exact), **padded(problem, least)}
+        return self.restored({**problem.plain, **changes}) if changes else None
 
     def offered(self, problem: GemmProblem) -> Offered:
         """Return what kernels may take, without the time that matrices take."""

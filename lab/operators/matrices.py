@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TypeVar
 
 import numpy as np
@@ -10,8 +11,11 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from lab.base.errors import UserError
-from lab.operators.base import MOST_ELEMENTS, Array, Floats
+from lab.operators.base import MOST_ELEMENTS, Array, Floats, Problem
 from lab.operators.stored import LEAST, UNIT, is_empty, parts
+
+PADDING = 16
+"""Elements of padding that keep vectors of up to 16 elements aligned."""
 
 Element = TypeVar("Element", bound=np.generic)
 
@@ -80,6 +84,16 @@ def bound_of_half_sums(terms: int, out: str) -> tuple[float, float, float]:
         out: Element type of the result. `lab.operators.gemm.Gemm.verify` derives the bound.
     """
     return (16 + math.sqrt(terms)) * UNIT["float32"], UNIT[out], LEAST[out]
+
+
+def padded(problem: Problem, rows: Mapping[str, int]) -> dict[str, int]:
+    """Return leading dimensions with padding for those that have none.
+
+    Args:
+        problem: The problem.
+        rows: From the field of a leading dimension to the least that is legal.
+    """
+    return {name: least + PADDING for name, least in rows.items() if problem[name] == least}
 
 
 def check_leading(field: str, leading: int, least: int) -> None:

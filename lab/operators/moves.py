@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Extent, Inputs, Operator, Problem
-from lab.operators.matrices import check_elements, check_leading, laid_out, matrix, stray_write, worst_element
+from lab.operators.matrices import check_elements, check_leading, laid_out, matrix, padded, stray_write, worst_element
 
 
 class MoveProblem(Problem):
@@ -84,6 +84,11 @@ class Move(Operator[MoveProblem]):
         scalars = {key: problem[key] for key in ("m", "n", "lda", "ldb")}
         arrays: dict[str, Array] = {"A": a, "B": np.full(ldb * columns, np.nan, dtype)}
         return Inputs(scalars=scalars, arrays=arrays, outputs=("B",), required=("B",) if ldb == rows else ())
+
+    def other_problem(self, problem: MoveProblem) -> MoveProblem | None:
+        """Return the problem with padding between columns."""
+        changes = padded(problem, {"lda": problem.m, "ldb": problem.moved[0]})
+        return self.restored({**problem.plain, **changes}) if changes else None
 
     def reference(self, problem: MoveProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Return A, or its transpose; errors are absolute."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from lab.operators.base import Array, Expected, Operator, Problem
 from lab.operators.bfloat16 import BF16_NAN
-from lab.operators.matrices import worst_element
+from lab.operators.matrices import padded, worst_element
 from lab.operators.stored import widened
 
 P = TypeVar("P", bound=Problem)
@@ -31,6 +31,12 @@ class RowOperator(Operator[P]):
 
     output: ClassVar[str]
     leading: ClassVar[str]
+
+    def other_problem(self, problem: P) -> P | None:
+        """Return the problem with padding between the rows of every matrix."""
+        fields = [name for name in problem if name.startswith("ld")]
+        changes = padded(problem, dict.fromkeys(fields, int(problem["n"])))
+        return self.restored({**problem.plain, **changes}) if changes else None
 
     def required(self, problem: P) -> tuple[str, ...]:
         """Return the output where every element of its buffer is written: its rows have no padding."""

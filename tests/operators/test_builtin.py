@@ -97,3 +97,35 @@ def test_an_output_is_required_where_it_has_no_padding_and_is_not_read(name, fie
     assert made.required == made.outputs
     for more in padded:
         assert computed.inputs(computed.problem({**fields, **more}), 0).required == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "changed"),
+    [
+        ("gemm", {"m": 4, "n": 3, "k": 2}, {"alpha", "beta", "lda", "ldb", "ldc"}),
+        ("gemm", {"m": 4, "n": 3, "k": 2, "alpha": 2, "ldc": 9, "batch": 2}, {"beta", "lda", "ldb"}),
+        ("gemm", {"m": 4, "n": 3, "k": 2, "dtype": "int8"}, {"alpha", "beta", "lda", "ldb", "ldc"}),
+        (
+            "gemm",
+            {"m": 4, "n": 3, "k": 2, "dtype": "complex64"},
+            {"alpha", "beta", "alpha_imag", "beta_imag", "lda", "ldb", "ldc"},
+        ),
+        ("contraction", {"einsum": "ik,jk->ij", "i": 4, "j": 3, "k": 2}, {"alpha", "beta"}),
+        ("softmax", {"m": 4, "n": 3}, {"ldx", "ldy"}),
+        ("masked_softmax", {"m": 4, "n": 4, "queries": 2}, {"ldx", "ldm", "ldy"}),
+        ("softmax_backward", {"m": 4, "n": 3, "lddx": 5}, {"ldy", "lddy"}),
+        ("layer_norm", {"m": 4, "n": 3}, {"ldx", "ldy"}),
+        ("copy", {"m": 4, "n": 3}, {"lda", "ldb"}),
+        ("transpose", {"m": 4, "n": 3}, {"lda", "ldb"}),
+    ],
+)
+def test_another_problem_has_other_values_where_one_hides_something(name, fields, changed):
+    computed = operator(name)
+    problem = computed.problem(fields).titled("mine")
+    other = computed.other_problem(problem)
+    strides = {"stride_a", "stride_b", "stride_c"}
+    assert {key for key in problem if problem[key] != other[key]} - strides == changed
+    assert other.title == "mine"
+    assert computed.other_problem(other) is None
+    given = computed.inputs(other, 0)
+    assert set(computed.reference(other, given)) == set(given.outputs)

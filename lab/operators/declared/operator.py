@@ -17,11 +17,12 @@ from lab.base.errors import UserError
 from lab.base.expressions import Scalar
 from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import Merit
-from lab.operators.base import Array, Expected, Inputs, Operator, Problem, StandInMismatchError
+from lab.operators.base import Array, Expected, Inputs, Operator, OtherInputs, Problem, StandInMismatchError
 from lab.operators.boxes import thinned
 from lab.operators.declared import foreign, judging
 from lab.operators.declared.arrays import evaluate_arrays
 from lab.operators.declared.declaration import Declaration
+from lab.operators.declared.discriminating import other_inputs
 from lab.operators.declared.doubts import doubts
 from lab.operators.declared.elements import DOUBLE
 from lab.operators.declared.files import array_in, is_file, path_for
@@ -147,6 +148,11 @@ class Declared(Operator[DeclaredProblem]):
     def inputs(self, problem: DeclaredProblem, seed: int) -> Inputs:
         """Fill arrays as the file says; what is only written holds NaN, or bytes of 0xA5."""
         return inputs(self.declaration, self._plan(problem), seed)
+
+    @_of_types
+    def other_inputs(self, problem: DeclaredProblem, seed: int) -> OtherInputs | None:
+        """Change the arrays of whose contents the file says nothing: `lab.operators.declared.discriminating`."""
+        return other_inputs(self.declaration, self._plan(problem), seed)
 
     @_of_types
     def reference(self, problem: DeclaredProblem, inputs: Inputs) -> Mapping[str, Expected]:

@@ -94,10 +94,12 @@ class Fill:
     Attributes:
         kind: How it is made.
         operands: Expressions; of a file, its path; of values, their one expression.
+        is_default: The file says nothing of the contents.
     """
 
     kind: FillKind
     operands: tuple[str, ...] = ()
+    is_default: bool = False
 
     def __str__(self) -> str:
         if self.kind is FillKind.FILE:
@@ -182,7 +184,7 @@ class Argument:
     def undirected(self) -> str:
         """Return the canonical text of an array without its direction."""
         assert self.shape is not None  # noqa: S101 - scalars have no direction
-        fill = "" if self.fill is None else f" {self.fill}"
+        fill = "" if self.fill is None or self.fill.is_default else f" {self.fill}"
         view = "" if self.view is None else f" {self.view}"
         return f"{self.dtype}[{', '.join(self.shape)}]{fill}{view}"
 
@@ -466,5 +468,7 @@ def _default(dtype: str) -> Fill:
     """Standard normal numbers; integers from 0 to 99, and bool 0 or 1."""
     kind = ELEMENT_TYPES[dtype].kind
     if kind is ElementKind.BOOL:
-        return Fill(FillKind.UNIFORM, ("0", "2"))
-    return Fill(FillKind.UNIFORM, ("0", "100")) if kind is ElementKind.INTEGER else Fill(FillKind.NORMAL)
+        return Fill(FillKind.UNIFORM, ("0", "2"), is_default=True)
+    if kind is ElementKind.INTEGER:
+        return Fill(FillKind.UNIFORM, ("0", "100"), is_default=True)
+    return Fill(FillKind.NORMAL, is_default=True)

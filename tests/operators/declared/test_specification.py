@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,18 +13,21 @@ from lab.operators.declared.elements import ELEMENT_TYPES
 from lab.operators.declared.mapped import MappedView
 from lab.operators.declared.specification import Argument, Direction, Fill, FillKind, parse, parse_all
 
+NORMAL = Fill(FillKind.NORMAL, is_default=True)
+SMALL = Fill(FillKind.UNIFORM, ("0", "100"), is_default=True)
+
 
 @pytest.mark.parametrize(
     ("text", "argument"),
     [
-        ("float32[n]", Argument("a", "float32", shape=("n",), fill=Fill(FillKind.NORMAL))),
+        ("float32[n]", Argument("a", "float32", shape=("n",), fill=NORMAL)),
         ("out float32[n, 2 * m]", Argument("a", "float32", Direction.OUT, ("n", "2 * m"))),
         (
             "inout  int32 [max(m, n), n] zeros",
             Argument("a", "int32", Direction.INOUT, ("max(m, n)", "n"), Fill(FillKind.ZEROS)),
         ),
-        ("int32[n]", Argument("a", "int32", shape=("n",), fill=Fill(FillKind.UNIFORM, ("0", "100")))),
-        ("bool[n]", Argument("a", "bool", shape=("n",), fill=Fill(FillKind.UNIFORM, ("0", "2")))),
+        ("int32[n]", Argument("a", "int32", shape=("n",), fill=SMALL)),
+        ("bool[n]", Argument("a", "bool", shape=("n",), fill=Fill(FillKind.UNIFORM, ("0", "2"), is_default=True))),
         (
             "int32[nnz] uniform 0 (n - 1)",
             Argument("a", "int32", shape=("nnz",), fill=Fill(FillKind.UNIFORM, ("0", "(n - 1)"))),
@@ -67,7 +72,7 @@ from lab.operators.declared.specification import Argument, Direction, Fill, Fill
                 "a",
                 "float32",
                 shape=("m", "k"),
-                fill=Fill(FillKind.NORMAL),
+                fill=NORMAL,
                 view=MappedView(("1", "rows", "32"), ("k // 32", "m", "32"), ("32", "k", "1")),
             ),
         ),
@@ -77,7 +82,7 @@ from lab.operators.declared.specification import Argument, Direction, Fill, Fill
                 "a",
                 "float16",
                 shape=("n", "h", "w", "c"),
-                fill=Fill(FillKind.NORMAL),
+                fill=NORMAL,
                 view=MappedView(("64", "32"), swizzle="64", corners=(("-1", "-1"), ("1 - r", "1 - s"), ("2", "2"))),
             ),
         ),
@@ -87,7 +92,7 @@ from lab.operators.declared.specification import Argument, Direction, Fill, Fill
                 "a",
                 "int8",
                 shape=("n", "w", "c"),
-                fill=Fill(FillKind.UNIFORM, ("0", "100")),
+                fill=SMALL,
                 view=MappedView(("pixels", "16"), corners=(("0",), ("-2",), ("1",))),
             ),
         ),
@@ -238,11 +243,17 @@ def test_an_element_type_may_follow_a_parameter():
         parse("a", "{T}[n] normal").typed("int32")
 
 
+def test_contents_by_default_differ_from_the_same_contents_by_the_file():
+    for text in ("float32[n] normal", "int32[n] uniform 0 100"):
+        assert parse("a", text).fill == replace(parse("a", text.split()[0]).fill, is_default=False)
+        assert str(parse("a", text)) == text
+
+
 def test_structures():
     read, mistakes = parse_all({"p": {"x": "inout float32[n]", "n": "int32"}, "a": "float32"})
     assert not mistakes
     assert [(one.name, one.structure, str(one)) for one in read] == [
-        ("x", "p", "inout float32[n] normal"),
+        ("x", "p", "inout float32[n]"),
         ("n", "p", "int32"),
         ("a", "", "float32"),
     ]
