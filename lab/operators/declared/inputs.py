@@ -23,10 +23,10 @@ from lab.operators.declared.specification import Argument, Direction, Fill, Fill
 from lab.operators.declared.tracked import Rules, shown
 
 MOST_BYTES: Final = 2**34
-"""Bytes of all arrays together that are made. The reference takes several times as much."""
+"""Bytes of all arrays that are made together. The reference takes several times as much."""
 
-MOST_ARRAY_BYTES: Final = 2**36
-"""Bytes of an array that can be described: as many as a segment of the emulator's addresses has."""
+MOST_DESCRIBED_BYTES: Final = 2**36
+"""Bytes of an array that is described, whether or not it can be made: the distance of arrays in emulated memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ def plan(declaration: Declaration, problem: Mapping[str, Scalar]) -> ArgumentPla
     """Compute scalars and shapes.
 
     Raises:
-        UserError: A value does not fit its type, a dimension is no positive integer, or an array is too large. The
-            key is ``arguments.NAME``, or ``problem.NAME`` for a field that is missing.
+        UserError: A value does not fit its type, a dimension is no positive integer, or an array is too large to be
+            described. The key is ``arguments.NAME``, or ``problem.NAME`` for a field that is missing.
     """
     fields = dict(problem)
     for name in sorted(declaration.needed - fields.keys()):
@@ -62,11 +62,6 @@ def plan(declaration: Declaration, problem: Mapping[str, Scalar]) -> ArgumentPla
     scalars = {one.name: scalar(one, fields) for one in declaration.arguments if not one.is_array}
     names = {**fields, **scalars}
     shapes = {one.name: _shape(one, names) for one in declaration.arguments if one.is_array}
-    for one in declaration.arguments:
-        size = math.prod(shapes[one.name]) * one.element.dtype.itemsize if one.is_array else 0
-        if size > MOST_ARRAY_BYTES:
-            accepted = f"at most {MOST_ARRAY_BYTES} bytes"
-            raise UserError(f"{one.name} takes {size} bytes", key=_key(one), found=f"{one}", accepted=accepted)
     return ArgumentPlan(names, scalars, shapes)
 
 
@@ -139,12 +134,17 @@ def inputs(declaration: Declaration, planned: ArgumentPlan, seed: int) -> Inputs
     """Make the arrays; each one's contents depend on its own name, shape and the seed alone.
 
     Raises:
-        UserError: A fill does not fit its type, a file is not what it should be, or the arrays are too large.
+        UserError: A fill does not fit its type, a file is not what it should be, or the arrays take more than
+            `MOST_BYTES`.
     """
-    written = [one for one in declaration.arguments if one.is_array]
-    total = sum(math.prod(planned.shapes[one.name]) * one.element.dtype.itemsize for one in written)
+    total = sum(
+        math.prod(planned.shapes[one.name]) * one.element.dtype.itemsize
+        for one in declaration.arguments
+        if one.is_array
+    )
     if total > MOST_BYTES:
-        raise UserError(f"the arrays take {total} bytes", key="problem", accepted=f"at most {MOST_BYTES} bytes in all")
+        accepted = f"at most {MOST_BYTES} bytes in all where every element is made; a smaller emulate"
+        raise UserError(f"the arrays take {total} bytes", key="problem", accepted=accepted)
     arrays = {
         one.name: contents(one, planned, seed, Path(declaration.folder))
         for one in declaration.arguments
@@ -295,6 +295,11 @@ def _shape(argument: Argument, names: Mapping[str, Scalar]) -> tuple[int, ...]:
                 f"a dimension of {argument.name} is {value}", key=key, found=text, accepted="an integer of at least 1"
             )
         shape.append(value)
+    elements, size = math.prod(shape), argument.element.dtype.itemsize
+    if elements * size > MOST_DESCRIBED_BYTES:
+        message = f"{argument.name} has {elements} elements of {size} bytes"
+        accepted = f"at most {MOST_DESCRIBED_BYTES} bytes"
+        raise UserError(message, key=key, found=f"{argument}", accepted=accepted)
     return tuple(shape)
 
 

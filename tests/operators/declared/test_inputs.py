@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lab.base.errors import UserError
+from lab.operators.builtin import operator
 from lab.operators.declared.declaration import Declaration, declare
 from lab.operators.declared.elements import ELEMENT_TYPES
 from lab.operators.declared.inputs import inputs, plan
@@ -115,7 +116,9 @@ def test_scalars_are_what_their_types_hold(tmp_path):
         ({"n": "int32"}, {"n": "x"}, "n is a text", "problem.n"),
         ({"a": "float32[n - 5]"}, {"n": 5}, "a dimension of a is 0", "arguments.a"),
         ({"a": "float32[n / 2]"}, {"n": 5}, "a dimension of a is 2.5", "arguments.a"),
-        ({"a": "int8[n]"}, {"n": 2**37}, "a takes 137438953472 bytes", "arguments.a"),
+        ({"a": "int8[n + 1]"}, {"n": 2**36}, "a has 68719476737 elements of 1 bytes", "arguments.a"),
+        ({"a": "float64[n + 1]"}, {"n": 2**33}, "a has 8589934593 elements of 8 bytes", "arguments.a"),
+        ({"a": "int8[n]"}, {"n": 2**35}, "the arrays take 34359738372 bytes", "problem"),
         ({"a": "float64[n]", "b": "float64[n]"}, {"n": 2**31 - 1}, "the arrays take 34359738356 bytes", "problem"),
         ({"a": "int8[n] range"}, {"n": 129}, "a is 128, which int8 does not hold", "arguments.a"),
         ({"a": "uint8[n] uniform 0 257"}, {"n": 1}, "a is 256, which uint8 does not hold", "arguments.a"),
@@ -129,6 +132,20 @@ def test_what_does_not_fit(arguments, problem, message, key, tmp_path):
     error = refused(arguments, problem, tmp_path)
     assert message in error.message
     assert error.key == key
+
+
+def test_arrays_that_are_too_large_to_be_made_can_be_described(tmp_path):
+    arguments = {"y": "out float64[n]", "x": "int8[2, n]", "n": "int64"}
+    computed, mistakes = declare("k", arguments=arguments, folder=tmp_path, problem=["n"], parameters=())
+    assert mistakes == ()
+    problem = {"n": 2**33}
+    planned = plan(computed, problem)
+    assert planned.shapes == {"y": (2**33,), "x": (2, 2**33)}
+    described = operator(computed.reference)
+    assert described.bytes_moved(described.problem(problem)) == 10 * 2**33
+    with pytest.raises(UserError) as caught:
+        inputs(computed, planned, 0)
+    assert caught.value.key == "problem"
 
 
 def test_an_overflow_says_to_take_a_wider_type(tmp_path):
