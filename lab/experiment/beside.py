@@ -30,7 +30,7 @@ from lab.operators.foreign import Described
 from lab.templates.front_matter import NO_VALUE, WorkspaceDeclaration
 from lab.templates.plain.bound import BoundArgument, Source
 
-_TYPED = re.compile(r"\s*(?:(?:in|out|inout|scratch)\s+(?:partial\s+)?)?(\w+)\s*(?:\[|=(?!=)|$)")
+_TYPED = re.compile(r"\s*(?:(?:in|out|inout|scratch)\s+(?:(?:partial|unordered)\s+)*)?(\w+)\s*(?:\[|=(?!=)|$)")
 """A text that begins as `TYPE[SHAPE]` and `TYPE = EXPRESSION` do."""
 
 Cases = tuple[tuple[ProblemCase, Offered], ...]

@@ -310,8 +310,8 @@ class PlainFile(MeasuringFile, SourceModel):
         "instead of a value is swept",
     )
     arguments: dict[str, str | dict[str, str]] = Field(
-        description="The kernel's arguments in its order. An array is `[out [partial]|inout|scratch] DTYPE[SHAPE] "
-        "[normal | uniform LOW HIGH | zeros | ones | range | FILE.npy]`; a scalar is its type, and may be followed by "
+        description="The kernel's arguments in its order. An array is `[out [partial]|inout|scratch] [unordered] "
+        "DTYPE[SHAPE] [normal | uniform LOW HIGH | zeros | ones | range | FILE.npy]`; a scalar is its type, and may be followed by "
         "= and an expression; a structure that is passed by value is a mapping of its members"
     )
     constants: dict[str, str] = Field(

@@ -171,6 +171,20 @@ def _are_unwritten(element: ElementType, got: Array, held: NDArray[Any], scale: 
     return np.asarray(passing & element.is_poison(got)) if passing.any() else passing
 
 
+def compare_sorted(
+    name: str, element: ElementType, expected_values: DeclaredExpected, stored: Array, unwritten: Unwritten
+) -> tuple[float, str]:
+    """Compare one output as `compare` does, whatever the order of its elements, with both sides sorted.
+
+    Of a partial output, as many elements must be unwritten as the reference has NaN.
+    """
+    got, held = stored.reshape(-1), expected_values.held.reshape(-1)
+    placed, wanted = np.argsort(_widest(element, got), kind="stable"), np.argsort(held, kind="stable")
+    values, scale = expected_values.values.reshape(-1)[wanted], expected_values.scale.reshape(-1)[wanted]
+    kept = Unwritten.KEPT if unwritten is Unwritten.PARTIAL else unwritten
+    return compare(f"sorted {name}", element, DeclaredExpected(values, scale, held[wanted]), got[placed], kept)
+
+
 def laid_out(expected_values: DeclaredExpected, unwritten: Unwritten) -> Expected | None:
     """Return expected values as the device compares them; None where it cannot: see `Operator.elementwise`.
 

@@ -228,7 +228,8 @@ class Declared(Operator[DeclaredProblem]):
             assert isinstance(known, DeclaredExpected)  # noqa: S101 - made by `reference` or `as_expected`
             if self._ignores(one.name):
                 continue
-            found = judging.compare(one.name, one.element, known, outputs[one.name], _unwritten(one))
+            compare = judging.compare_sorted if one.is_unordered else judging.compare
+            found = compare(one.name, one.element, known, outputs[one.name], _unwritten(one))
             worst = max(worst, found, key=lambda error: error[0])
         return max(worst[0], 0.0), 1.0, worst[1]
 
@@ -308,7 +309,7 @@ class Declared(Operator[DeclaredProblem]):
         del problem
         found: dict[str, Expected] = {}
         for one in self.declaration.outputs:
-            if self._ignores(one.name):
+            if self._ignores(one.name) or one.is_unordered:
                 return None
             known = reference[one.name]
             laid = judging.laid_out(known, _unwritten(one)) if isinstance(known, DeclaredExpected) else None

@@ -1,10 +1,10 @@
 """Reads what a file says of an argument: ``out float32[n, m]``, ``int32[nnz] uniform 0 n``, ``float32 = 2 * alpha``.
 
-The form is ``[in|out [partial]|inout|scratch] TYPE[SHAPE] [FILL]`` for an array, and ``TYPE [= EXPRESSION]`` for a
-scalar. A shape lists expressions, slowest dimension first, as NumPy and C do. Elements of a `partial` output may stay
-unwritten. A fill is one of `FILLS`, the name of an .npy file, or ``= EXPRESSION``. Behind these,
-`lab.operators.declared.mapped` reads that a kernel takes a tensor map of the array. A structure that is passed by value
-is a mapping from its members to such texts.
+The form is ``[in|out [partial]|inout|scratch] [unordered] TYPE[SHAPE] [FILL]`` for an array, and ``TYPE [=
+EXPRESSION]`` for a scalar. A shape lists expressions, slowest dimension first, as NumPy and C do. Elements of a
+`partial` output may stay unwritten, and those of an `unordered` one may stand in any order. A fill is one of `FILLS`,
+the name of an .npy file, or ``= EXPRESSION``. Behind these, `lab.operators.declared.mapped` reads that a kernel takes a
+tensor map of the array. A structure that is passed by value is a mapping from its members to such texts.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from lab.operators.declared.elements import ELEMENT_TYPES, ElementKind, ElementT
 from lab.operators.declared.mapped import MappedView
 
 FORM: Final = (
-    "[in|out [partial]|inout|scratch] TYPE[SHAPE] [FILL] for an array, with as map[BOX] behind it for a tensor map, "
-    "TYPE [= EXPRESSION] for a scalar"
+    "[in|out [partial]|inout|scratch] [unordered] TYPE[SHAPE] [FILL] for an array, "
+    "with as map[BOX] behind it for a tensor map, TYPE [= EXPRESSION] for a scalar"
 )
 
 _MOST_DIMENSIONS = 8
 _MOST_CHARACTERS = 2000
 _DIRECTED = re.compile(r"\s*(in|out|inout|scratch)\s+(?=[\w{])")
-_PARTIAL = re.compile(r"\s*partial\b(?!\s*\[)\s*")
+_PARTIAL = re.compile(r"partial\b(?!\s*\[)\s*")
+_UNORDERED = re.compile(r"unordered\b(?!\s*\[)\s*")
 _NAME = re.compile(r"[^\W\d]\w*")
 _TYPE = re.compile(r"\s*(\w+)\s*")
 _PARAMETER = re.compile(r"\s*\{\s*([^\W\d]\w*)\s*\}\s*")
@@ -122,6 +123,7 @@ class Argument:
         structure: The kernel's argument that it is a member of; empty where it is one by itself.
         view: What the kernel takes in place of a pointer to the array: a tensor map of it; None for a pointer.
         is_partial: Elements of an output that nobody writes are meant. They are not compared.
+        is_unordered: Elements of an output may stand in any order.
     """
 
     name: str
@@ -133,6 +135,7 @@ class Argument:
     structure: str = ""
     view: MappedView | None = None
     is_partial: bool = False
+    is_unordered: bool = False
 
     @property
     def element(self) -> ElementType:
@@ -192,7 +195,8 @@ class Argument:
     def _direction(self) -> str:
         if self.direction is Direction.IN:
             return ""
-        return f"{self.direction} partial " if self.is_partial else f"{self.direction} "
+        words = (self.direction, "partial" if self.is_partial else "", "unordered" if self.is_unordered else "")
+        return "".join(f"{word} " for word in words if word)
 
 
 def parse_all(
@@ -284,21 +288,27 @@ class _Reader:
         direction = Direction.IN
         if directed:
             direction, self._at = Direction(directed[1]), directed.end()
+        self._at += len(self._text[self._at :]) - len(self._text[self._at :].lstrip())
         partial = _PARTIAL.match(self._text, self._at)
-        if partial:
-            self._at += len(partial[0]) - len(partial[0].lstrip())
-            if direction is not Direction.OUT:
-                accepted = "out partial TYPE[SHAPE]: what is inout keeps its contents where nobody writes"
-                self.refuse("only an output can be partial", accepted)
-            self._at = partial.end()
+        if partial and direction is not Direction.OUT:
+            accepted = "out partial TYPE[SHAPE]: what is inout keeps its contents where nobody writes"
+            self.refuse("only an output can be partial", accepted)
+        self._at = partial.end() if partial else self._at
+        unordered = _UNORDERED.match(self._text, self._at)
+        if unordered and direction is Direction.IN:
+            self.refuse("only an output can be unordered", "out unordered TYPE[SHAPE], or inout unordered TYPE[SHAPE]")
+        self._at = unordered.end() if unordered else self._at
         dtype = self._dtype()
         if self._text[self._at : self._at + 1] == "[":
             shape = self._list("the shape", "a dimension")
             marked = mapped.MARK.search(self._text, self._at)
             view = self._view(marked, shape) if marked else None
             self._text = self._text[: marked.start()] if marked else self._text
+            if unordered and len(shape) > 1:
+                self.refuse("an unordered output has one dimension", f"{dtype}[n]", at=unordered.start())
             fill = self._fill(direction, dtype)
-            return Argument(self._name, dtype, direction, shape, fill, view=view, is_partial=bool(partial))
+            made = Argument(self._name, dtype, direction, shape, fill, view=view)
+            return replace(made, is_partial=bool(partial), is_unordered=bool(unordered))
         if direction is not Direction.IN:
             self.refuse(f"a scalar cannot be {direction}", f"an array: {direction} {dtype}[SHAPE]", at=0)
         if dtype in _UNPASSED:

@@ -233,3 +233,28 @@ def test_the_form_for_the_device():
     assert laid.values.shape == (2,)
     assert np.isnan(laid.scale).tolist() == [False, True]
     assert judging.laid_out(expected("float32", np.array([1.0, np.inf]), 1e-6), Unwritten.KEPT) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bfloat16", "complex64"])
+def test_sorted_outputs_are_multisets(dtype):
+    element = ELEMENT_TYPES[dtype]
+    values = np.array([3, 1, 2, 2, -5]).astype(element.wide)
+    wanted = expected(dtype, values)
+    for order in ([4, 3, 2, 1, 0], [2, 0, 4, 1, 3]):
+        got = element.stored(values[order])
+        assert judging.compare_sorted("c", element, wanted, got, Unwritten.POISON)[0] == 0
+    for wrong in ([3, 1, 2, 3, -5], [3, 1, 1, 2, -5]):
+        got = element.stored(np.array(wrong).astype(element.wide))
+        error, words = judging.compare_sorted("c", element, wanted, got, Unwritten.POISON)
+        assert error > 1
+        assert words.startswith("sorted c[")
+
+
+def test_a_sorted_partial_output_has_as_many_elements_as_its_reference():
+    element = ELEMENT_TYPES["float32"]
+    wanted = expected("float32", np.array([2.0, np.nan, 1.0, np.nan]))
+    for count, passes in ((1, False), (2, True), (3, False)):
+        got = element.poison(4)
+        got[:count] = np.array([1, 2, 3], np.float32)[:count]
+        assert (judging.compare_sorted("c", element, wanted, got, Unwritten.PARTIAL)[0] <= 1) == passes
+        assert judging.compare_sorted("c", element, wanted, got, Unwritten.POISON)[0] > 1

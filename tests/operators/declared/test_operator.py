@@ -510,3 +510,17 @@ def test_what_a_function_is_offered_cannot_be_changed(tmp_path):
     with pytest.raises(ValueError, match="read-only"):
         computed.available(problem, given)["x"][0] = 1
     given.arrays["x"][0] = 1  # the launch's own stay as they are
+
+
+def test_a_compaction_may_take_its_places_in_any_order(tmp_path):
+    arguments = {"y": "inout unordered float32[n] zeros", "x": "float32[n]", "n": "int32"}
+    computed = made(tmp_path, arguments, {"y": "where(x > 0, x, 0)"}, {"n": 100})
+    problem = computed.problem({"n": 100})
+    given = computed.inputs(problem, 0)
+    reference = computed.reference(problem, given)
+    kept = given.arrays["x"][given.arrays["x"] > 0][::-1]
+    y = np.concatenate([kept, np.zeros(100 - len(kept), np.float32)])
+    assert computed.elementwise(problem, reference) is None
+    assert computed.verify(problem, reference, {"y": y})[0] == 0
+    y[3] = y[4]  # one is lost and another is there twice
+    assert computed.verify(problem, reference, {"y": y})[0] > 1

@@ -101,6 +101,14 @@ SMALL = Fill(FillKind.UNIFORM, ("0", "100"), is_default=True)
             "out partial int8[n] as map [64]",
             Argument("a", "int8", Direction.OUT, ("n",), view=MappedView(("64",)), is_partial=True),
         ),
+        (
+            "out partial unordered int32[n]",
+            Argument("a", "int32", Direction.OUT, ("n",), is_partial=True, is_unordered=True),
+        ),
+        (
+            "inout unordered int32[n] zeros",
+            Argument("a", "int32", Direction.INOUT, ("n",), Fill(FillKind.ZEROS), is_unordered=True),
+        ),
         ("in bool[4] ones", Argument("a", "bool", shape=("4",), fill=Fill(FillKind.ONES))),
     ],
 )
@@ -127,6 +135,8 @@ def test_a_text_and_its_argument(text, argument):
         ("int8[n] normal", "int8 has no normal numbers", "uniform"),
         ("inout partial float32[n]", "only an output can be partial (column 7)", "out partial"),
         ("partial float32[n]", "only an output can be partial (column 1)", "out partial"),
+        ("unordered float32[n]", "only an output can be unordered (column 1)", "inout"),
+        ("out unordered float32[n, 2]", "an unordered output has one dimension", "[n]"),
         ("out partial[n]", "unknown type 'partial' (column 5)", "float32"),
         ("out partial int32", "a scalar cannot be out", "out int32[SHAPE]"),
         ("out int32", "a scalar cannot be out", "out int32[SHAPE]"),
@@ -245,7 +255,9 @@ def test_an_element_type_may_follow_a_parameter():
 
 def test_contents_by_default_differ_from_the_same_contents_by_the_file():
     for text in ("float32[n] normal", "int32[n] uniform 0 100"):
-        assert parse("a", text).fill == replace(parse("a", text.split()[0]).fill, is_default=False)
+        default = parse("a", text.split()[0]).fill
+        assert default is not None
+        assert parse("a", text).fill == replace(default, is_default=False)
         assert str(parse("a", text)) == text
 
 
