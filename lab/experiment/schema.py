@@ -311,8 +311,8 @@ class PlainFile(MeasuringFile, SourceModel):
     )
     arguments: dict[str, str | dict[str, str]] = Field(
         description="The kernel's arguments in its order. An array is `[out [partial]|inout|scratch] [unordered] "
-        "DTYPE[SHAPE] [normal | uniform LOW HIGH | zeros | ones | range | FILE.npy]`; a scalar is its type, and may be followed by "
-        "= and an expression; a structure that is passed by value is a mapping of its members"
+        "DTYPE[SHAPE] [normal | uniform LOW HIGH | zeros | ones | range | FILE.npy]`; a scalar is its type, and may be "
+        "followed by = and an expression; a structure that is passed by value is a mapping of its members"
     )
     constants: dict[str, str] = Field(
         default_factory=dict,

@@ -256,8 +256,27 @@ def emulation_task(context: FlowContext, variant: InspectedVariant) -> Emulation
         spares_samples=not isinstance(computed, Declared),
         excused=_OF_COMPILERS.get(variant.planned.toolchain.name, frozenset()),
         fewer=launches.built_for_fewer(variant.planned.known, _TURNS),
+        others=_others(context, variant, given) if given is not None else (),
         full_size=_full_size(context, variant, given) if given is not None and not point.problem.whole else None,
     )
+
+
+_OTHERS_EVERY: Final = 8
+"""How a kernel takes factors and leading dimensions is a fact of its source, hardly of the variant."""
+
+
+def _others(context: FlowContext, variant: InspectedVariant, given: Problem) -> tuple[SizedLaunches, ...]:
+    """The emulated problem with other values of the neutral fields that the kernel takes as arguments."""
+    computed = context.experiment.operator
+    if isinstance(computed, Declared | ForeignOperator) or variant.planned.position % _OTHERS_EVERY:
+        return ()
+    other = computed.other_problem(given)
+    if other is None:
+        return ()
+    taken = {name for step in variant.planned.launched.steps for name, _ in step.arguments}
+    changed = {name: value for name, value in other.items() if name in taken and value != given.get(name)}
+    made = _resized(context, variant, _own_fields(computed, given), changed) if changed else None
+    return (SizedLaunches(made[1], made[0]),) if made is not None else ()
 
 
 _WORK: Final = 360_000_000

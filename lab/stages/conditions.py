@@ -5,16 +5,20 @@ Each condition is tried only on kernels that it can matter to. The results must 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from lab.base.errors import UserError
 from lab.emulator.approximations import Approximation
 from lab.emulator.program import Program, program_of
 from lab.emulator.results import Finding
 from lab.emulator.state import DeviceState
 from lab.operators.base import Expected, Operator
+from lab.stages.full_size import SizedLaunches
 from lab.stages.memory import DeviceMemory
 from lab.stages.sequence import Execution, run_sequence, unexcused
 from lab.store.model import Condition, Suspicion
@@ -22,6 +26,9 @@ from lab.templates.launches import Launches
 
 _ORDERS: Final = (1, 2)
 """Seeds of the orders besides the program's own."""
+
+_MOST_WORK: Final = 60_000_000
+"""Work of the interpreter on other inputs: some tenths of a second."""
 
 _MOST_WARPS: Final = 2_000_000
 """Warp instructions of a variant that is executed again: a second or so of the interpreter."""
@@ -65,6 +72,45 @@ def other_conditions(judged: Judged) -> tuple[tuple[Suspicion, ...], tuple[str, 
         return (), (f"it was not executed {named}: that takes too long at this size",)
     found = [check(judged) for _, check in tried]
     return tuple(one for one in found if one is not None), ()
+
+
+def other_inputs(judged: Judged, seed: int, others: Sequence[SizedLaunches]) -> Suspicion | None:
+    """Execute a variant on inputs that show mistakes which the first ones hide; None where nothing is wrong.
+
+    Integers of both signs may be addresses or numbers of rounds to a kernel: where it then is at fault, or takes long,
+    they say nothing.
+
+    Args:
+        judged: The variant.
+        seed: Seed of the inputs.
+        others: The same problem with other factors and leading dimensions.
+    """
+    made = judged.computed.other_inputs(judged.problem, seed)
+    if made is not None and made.changed:
+        memory, how = DeviceMemory(made.inputs, judged.launches), replace(judged.how, counted=False, trace=False)
+        done = run_sequence(judged.ptx, judged.launches, memory, replace(how, work=_MOST_WORK, state=DeviceState()))
+        cut = any(one.finished < math.prod(step.grid) for one, step in zip(done, judged.launches.steps, strict=False))
+        if not cut and not unexcused(done[-1], how.excused):
+            with contextlib.suppress(UserError):  # a reference that refuses them says nothing
+                reference = judged.computed.reference(judged.problem, made.inputs)
+                largest, tolerance, worst = judged.computed.verify(judged.problem, reference, memory.outputs)
+                if largest > tolerance:
+                    named = ", ".join(made.changed)
+                    return Suspicion(Condition.INPUTS, f"negative and large values in {named}: {worst}")
+    for other in others:
+        problem = judged.computed.restored(other.problem)
+        inputs = judged.computed.inputs(problem, seed)
+        memory = DeviceMemory(inputs, other.launches)
+        how = replace(judged.how, counted=False, trace=False, state=DeviceState())
+        findings = unexcused(run_sequence(judged.ptx, other.launches, memory, how)[-1], how.excused)
+        differs = ", ".join(f"{name} = {value}" for name, value in problem.items() if value != judged.problem.get(name))
+        if findings:
+            return Suspicion(Condition.INPUTS, f"with {differs}", findings[0])
+        reference = judged.computed.reference(problem, inputs)
+        largest, tolerance, worst = judged.computed.verify(problem, reference, memory.outputs)
+        if largest > tolerance:
+            return Suspicion(Condition.INPUTS, f"with {differs}: {worst}")
+    return None
 
 
 def _matters(condition: Condition, judged: Judged, programs: list[Program]) -> bool:

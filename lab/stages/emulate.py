@@ -30,8 +30,8 @@ from lab.operators.base import Array, Expected, Inputs, Operator, StandInMismatc
 from lab.operators.builtin import operator
 from lab.operators.declared.foreign import ReferenceRaisedError
 from lab.operators.declared.judging import NOT_WRITTEN
-from lab.stages.conditions import Judged, other_conditions
-from lab.stages.full_size import FullSizeOutcome, FullSizeTask, execute_full_size, resident_at_once
+from lab.stages.conditions import Judged, other_conditions, other_inputs
+from lab.stages.full_size import FullSizeOutcome, FullSizeTask, SizedLaunches, execute_full_size, resident_at_once
 from lab.stages.memory import DeviceMemory
 from lab.stages.sequence import Execution, run_sequence, unexcused
 from lab.store.curves import is_open, resized_counts
@@ -122,6 +122,7 @@ class EmulationTask:
             executed for its counts.
         spares_samples: They are executed only where the throughput is not estimated without them.
         excused: Kinds of findings that are the compiler's own doing, whatever the source says: they become a note.
+        others: The problem with other factors and leading dimensions.
         full_size: Blocks to execute at the problem's own size; None where none are.
         fewer: The launches of a GPU that holds fewer blocks, which therefore take several turns, as they do at the
             real size; None where the grid does not depend on the GPU.
@@ -139,6 +140,7 @@ class EmulationTask:
     spares_samples: bool = False
     excused: frozenset[FindingKind] = frozenset()
     fewer: Launches | None = None
+    others: tuple[SizedLaunches, ...] = ()
     full_size: FullSizeTask | None = None
 
 
@@ -189,6 +191,8 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     if right:
         judged = Judged(ptx, task.launches, computed, problem, reference, how, memory, sum(one.warps for one in counts))
         under, untried = other_conditions(judged)
+        if task.reference is None and not under and judged.warps <= _MOMENT:
+            under = tuple(filter(None, [other_inputs(judged, task.seed, task.others)]))
         suspicions, doubts = (*under, *suspicions), (*doubts, *untried)
         if task.full_size is not None and not suspicions:
             larger = replace(task.full_size, block_warps=_block_warps(task, task.full_size, computed, judged.warps))

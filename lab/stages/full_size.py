@@ -247,6 +247,10 @@ def _blocks_of_each(task: FullSizeTask, sized: SizedLaunches, ptx: str, inputs: 
         result = _executed(task, sized, ptx, step, inputs=inputs, blocks=blocks)
         if result is None:
             return _Sampled(inputs, done, f"{step.entry} was not executed: its arrays take more than 512 MiB")
+        if any(finding.kind == _WAITING for finding in result.findings):
+            # blocks that wait for earlier ones, as a look-back does, find these at the beginning of the grid
+            blocks = tuple(range(min(len(blocks) // math.prod(cluster) * math.prod(cluster), math.prod(step.grid))))
+            result = _executed(task, sized, ptx, step, inputs=inputs, blocks=blocks) or result
         done.append(_Done(step, cluster, result, blocks[: result.finished]))
         if any(finding.kind == _WAITING for finding in result.findings):
             return _Sampled(inputs, done, f"sampled blocks of {step.entry} wait for blocks that are not sampled")

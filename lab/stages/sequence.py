@@ -25,6 +25,7 @@ class Execution:
         machine: Seed of other special registers.
         rounding: Seed of the signs of the errors of approximate instructions.
         displaced: Those of them that have an error; None for all.
+        work: Work after which the interpreter, which then executes them, stops; None: it does not.
         state: Variables of the module, which keep what earlier launches left.
     """
 
@@ -36,6 +37,7 @@ class Execution:
     machine: int | None = None
     rounding: int | None = None
     displaced: Collection[int] | None = None
+    work: int | None = None
     state: DeviceState = field(default_factory=DeviceState)
 
 
@@ -70,7 +72,7 @@ def _launched(ptx: str, step: Launch, memory: DeviceMemory, how: Execution) -> E
         [memory.argument(name, kind) for name, kind in step.arguments],
         dynamic_shared_bytes=step.dynamic_shared_bytes,
         count=how.counted,
-        engine="compiled" if how.whole else "auto",
+        engine="interpreted" if how.work is not None else "compiled" if how.whole else "auto",
         constants=memory.constants,
         schedule=how.schedule,
         trace=how.trace,
@@ -79,4 +81,5 @@ def _launched(ptx: str, step: Launch, memory: DeviceMemory, how: Execution) -> E
         rounding=how.rounding,
         displaced=how.displaced,
         state=how.state,
+        work=how.work,
     )
