@@ -38,17 +38,23 @@ class ForeignReads:
     Attributes:
         readers: (count,) lanes.
         sources: (count,) the lane that each one reads.
+        masks: (count,) the member mask that each one names.
+        named: (count,) whether the source is in that mask.
         exist: (count,) whether the block has a thread there.
     """
 
     readers: NDArray[np.int32]
     sources: NDArray[np.int32]
+    masks: NDArray[np.uint32]
+    named: Mask
     exist: Mask
 
     def words(self, reader: int = -1) -> str:
         """Say what a lane reads; what the first one reads where that lane reads nothing of the kind."""
         at = int(np.argmax(self.readers == reader))
         fate = "which has exited" if self.exist[at] else "which the block does not have"
+        if not self.named[at]:
+            fate = f"which is not in its mask {int(self.masks[at]):#010x}"
         return f"lane {int(self.readers[at])} reads lane {int(self.sources[at])}, {fate}"
 
 

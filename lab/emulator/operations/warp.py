@@ -17,7 +17,6 @@ _LANES = np.arange(WARP_SIZE, dtype=np.uint32)
 _LAST_LANE = WARP_SIZE - 1
 _EVERY_LANE = 0xFFFFFFFF
 SHUFFLES = ("up", "down", "bfly", "idx")
-_READS_OUTSIDER = "these lanes read a lane that is not in their mask, which is undefined"
 _NOT_MEMBER = "these lanes are not in the mask that they name"
 
 
@@ -98,9 +97,9 @@ def shuffle(site: Site, op: Opcode) -> Run:
         mine = lanes.select(lane)
         source, hit = source_lanes(mode, mine, read_b(lanes), read_c(lanes))
         values = everyone.fill(read_a(everyone))
-        _find_outsiders(site, lanes, lanes.fill(read_mask(lanes)), mine, source)
-        if not lanes.whole:
-            _follow_absent(site, lanes, mine, source)
+        masks = read_mask(lanes)
+        if not lanes.whole or masks.min() != _EVERY_LANE:
+            _find_outsiders(site, lanes, lanes.fill(masks), mine, source)
         write(lanes, values[lanes.select(base) + source])
         if write_hit is not None:
             write_hit(lanes, hit)
@@ -109,7 +108,10 @@ def shuffle(site: Site, op: Opcode) -> Run:
 
 
 def _find_outsiders(site: Site, lanes: Lanes, masks: Words, mine: NDArray[np.int32], source: NDArray[np.int32]) -> None:
-    """Note lanes that their own mask leaves out, and those that read a lane which it leaves out.
+    """Note lanes that their own mask leaves out, and follow what others read from lanes that take no part.
+
+    That value is undefined (CUDA programming guide, warp shuffle functions; PTX ISA, `shfl.sync`). Sound kernels have
+    lanes whose result nobody uses, so that the finding comes where the value decides something.
 
     Args:
         site: The instruction.
@@ -118,11 +120,20 @@ def _find_outsiders(site: Site, lanes: Lanes, masks: Words, mine: NDArray[np.int
         mine: (count,) its own lane.
         source: (count,) the lane that it reads.
     """
-    if masks.min() == _EVERY_LANE:
+    if _outside(site, lanes, masks, mine, _NOT_MEMBER):
         return
-    for lane, what in ((mine, _NOT_MEMBER), (source, _READS_OUTSIDER)):
-        if _outside(site, lanes, masks, lane, what):
-            return
+    threads = lanes.indices()
+    others = threads - mine + source
+    named = (masks >> source.astype(np.uint32)) & np.uint32(1) != 0
+    away = np.flatnonzero(~(named & lanes.present()[others]))
+    if not len(away):
+        return
+    watch, at = site.memory.watch, others[away]
+    reads = ForeignReads(mine[away], source[away], masks[away], named[away], site.batch.exists[at])
+    if watch.undefined is not None and watch.undefined.follows(site.position):
+        watch.undefined.exchange(site.position, threads[away], reads)
+    elif watch.clocks is not None or not named.all():
+        site.findings.add("warp-divergence", site.position, reads.words(), threads[away])
 
 
 def _outside(site: Site, lanes: Lanes, masks: Words, lane: NDArray[np.int32], what: str) -> bool:
@@ -149,31 +160,6 @@ def _members(site: Site, read: Read[np.uint32]) -> Read[np.uint32]:
         return masks
 
     return checked
-
-
-def _follow_absent(site: Site, lanes: Lanes, mine: NDArray[np.int32], source: NDArray[np.int32]) -> None:
-    """Follow what lanes read from lanes that take no part: the value is undefined, even where the mask names them.
-
-    CUDA programming guide, warp shuffle functions: the value is undefined if the target thread is inactive. Lanes whose
-    result nobody uses do that in sound kernels, so that the finding comes where the value decides something.
-
-    Args:
-        site: The instruction.
-        lanes: The threads.
-        mine: (count,) the lane of each.
-        source: (count,) the lane that it reads.
-    """
-    threads = lanes.indices()
-    others = threads - mine + source
-    away = np.flatnonzero(~lanes.present()[others])
-    watch = site.memory.watch
-    if not len(away) or watch.clocks is None:
-        return
-    reads = ForeignReads(mine[away], source[away], site.batch.exists[others[away]])
-    if watch.undefined is not None and watch.undefined.follows(site.position):
-        watch.undefined.exchange(site.position, threads[away], reads)
-    else:
-        site.findings.add("warp-divergence", site.position, reads.words(), threads[away])
 
 
 @system("vote")

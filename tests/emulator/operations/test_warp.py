@@ -112,16 +112,25 @@ def test_unknown_forms(instruction):
     ("lane", "mask", "detail"),
     [
         ("%r1", "0x0000ffff", None),
-        ("16", "0x0000ffff", "read a lane that is not in their mask, which is undefined (lane 16, mask 0x0000ffff)"),
-        ("%r1", "0x0000fffe", "are not in the mask that they name (lane 0, mask 0x0000fffe)"),
+        ("16", "0x0000ffff", "lane 0 reads lane 16, which is not in its mask 0x0000ffff"),
+        ("%r1", "0x0000fffe", "these lanes are not in the mask that they name (lane 0, mask 0x0000fffe)"),
     ],
 )
 def test_shuffles_outside_of_their_mask(lane, mask, detail):
     body = f"and.b32 %r1, %r63, 7; shfl.sync.idx.b32 %o0, %r63, {lane}, 31, {mask};"
-    emulation, _ = execute(body, block=16)
-    assert [finding.detail.partition("these lanes ")[2] for finding in emulation.findings] == (
-        [detail] if detail else []
-    )
+    for options in ({}, {"check": False}, {"engine": "compiled"}):
+        emulation, _ = execute(body, block=16, **options)
+        assert [finding.detail.partition(", and")[0] for finding in emulation.findings] == ([detail] if detail else [])
+
+
+def test_what_nobody_uses_of_a_lane_outside_of_the_mask():
+    """Lanes that are active together reduce, and leave out what they read beyond them."""
+    body = """setp.ge.u32 %p0, %r63, 12; @%p0 exit; activemask.b32 %r1; shfl.sync.down.b32 %r2, %r63, 8, 31, %r1;
+    add.u32 %r3, %r63, 8; setp.lt.u32 %p1, %r3, 12; selp.b32 %o0, %r2, 0, %p1;"""
+    emulation, out = execute(body)
+    assert emulation.clean
+    assert out[:4].tolist() == [8, 9, 10, 11]
+    assert not execute(body.replace("%r3, 12", "%r3, 13"))[0].clean
 
 
 @pytest.mark.parametrize(
