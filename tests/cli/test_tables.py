@@ -35,7 +35,7 @@ from lab.runs.compare import compare
 from lab.runs.pipeline import RunOutcome
 from lab.store import figures
 from lab.store.figures import Basis, Response
-from lab.store.model import EmulationRecord, Status
+from lab.store.model import EmulationRecord, FullSizeRecord, Status
 from lab.templates.mapping.facts import facts
 from lab.templates.mapping.text import parse
 from lab.tuning.run import TuningOutcome
@@ -55,9 +55,7 @@ def test_an_outcome_counts_each_status_and_names_the_report(console, make):
     run = replace(store.run(), not_measured="There is no GPU.")
     print_outcome(console, RunOutcome(store.folder, run, store.records, (), True))
     text = printed(console)
-    assert "24 of 27 variants: 20 verified, 1 wrong, 2 not executed, 1 compile failed" in (
-        text.replace("\n", " ")
-    )
+    assert "24 of 27 variants: 20 verified, 1 wrong, 2 not executed, 1 compile failed" in (text.replace("\n", " "))
     assert "interrupted; what was finished is kept" in text
     assert "There is no GPU." in text
     assert str(store.folder / "index.html") in text.replace("\n", "")
@@ -238,6 +236,35 @@ def test_an_outcome_says_what_the_cpu_could_not_execute(console, make):
     print_outcome(console, RunOutcome(store.folder, store.run(), lambda: records, (), False))
     text = printed(console)
     assert f"warning: 2 of {len(records)} variants were not executed on the CPU: PTX line 9: unknown opcode" in text
+
+
+def test_an_outcome_says_why_variants_are_suspect_or_verified_in_part_once_for_each_reason(console, make):
+    store = make("sweep")
+    one, two, three, *others = store.records()
+    size = FullSizeRecord({}, 23, 7813, 2944, covered=True)
+    known = replace(three, emulation=EmulationRecord({}, (), full_size=size))
+    records = (
+        replace(one, status=Status.PARTIAL, reason="no values at full size"),
+        replace(two, status=Status.PARTIAL, reason="no values at full size"),
+        replace(known, status=Status.SUSPECT, reason="in another order: y[3] differs"),
+        *others,
+    )
+    print_outcome(console, RunOutcome(store.folder, store.run(), lambda: records, (), False))
+    text = printed(console)
+    assert f"{len(others)} verified, 2 verified in part, 1 suspect" in text
+    assert text.count("no values at full size") == 1
+    assert text.index("y[3] differs") < text.index("no values at full size")  # what is worse comes first
+    assert "23 of 7,813 blocks" in text
+
+
+def test_only_the_first_reasons_are_printed(console, make):
+    store = make("sweep")
+    records = tuple(replace(one, status=Status.WRONG, reason=f"C[{i}]") for i, one in enumerate(store.records()))
+    print_outcome(console, RunOutcome(store.folder, store.run(), lambda: records, (), False))
+    text = printed(console)
+    assert "C[9]" in text
+    assert "C[10]" not in text
+    assert f"{len(records) - 10} further reasons" in text
 
 
 def test_an_outcome_says_what_the_gpu_cannot_launch(console, make):

@@ -101,6 +101,14 @@ def test_what_broke_is_a_regression_at_any_threshold():
     assert found["unroll=1"].verdict is Verdict.MENDED
 
 
+def test_a_variant_that_became_suspect_is_broken_and_one_verified_in_part_is_timed():
+    found, _ = changes([record(1, 2.0)], [record(1, 1.0, status=Status.SUSPECT)])
+    assert (found["unroll=1"].verdict, found["unroll=1"].ratio) == (Verdict.BROKEN, None)
+    assert found["unroll=1"].unlike["status"] == (Status.VERIFIED, Status.SUSPECT)
+    found, _ = changes([record(1, 2.0)], [record(1, 1.0, status=Status.PARTIAL)])
+    assert found["unroll=1"].verdict is Verdict.FASTER
+
+
 def test_runs_of_two_compilers_match_and_a_run_of_both_keeps_them_apart():
     one, other = [record(1, 2.0)], [record(1, 2.0, version="12.9")]
     assert len(changes(one, other)[0]) == 1

@@ -104,6 +104,14 @@ def test_emulation_comes_before_the_gpu_unless_it_is_not_wanted(context, variant
     assert flow.step_after_build(replace(context, emulate=False, gpu=None), variant, spared=False) is NextStep.RECORD
 
 
+def test_a_suspect_variant_is_not_measured_and_one_verified_in_part_is(context, variant):
+    suspect, partial = (
+        replace(variant, record=replace(variant.record, status=status)) for status in (Status.SUSPECT, Status.PARTIAL)
+    )
+    assert flow.step_before_measurement(context, suspect) is NextStep.RECORD
+    assert flow.step_before_measurement(context, partial) is NextStep.MEASURE
+
+
 def test_machine_code_for_another_gpu_is_recorded_with_a_sentence(context, variant):
     other = replace(variant, planned=replace(variant.planned, request=CompileRequest("", "kernel.cu", "sm_80")))
     assert flow.step_before_measurement(context, other) is NextStep.RECORD

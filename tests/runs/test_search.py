@@ -36,6 +36,12 @@ def record(ceiling, *, spills=0, occupancy=0.5, tflops=None, m=64, status=Status
     )
 
 
+def test_a_suspect_variant_has_no_score_and_one_verified_in_part_has_its_rate():
+    fast = record(40, tflops=30)
+    assert known(score(replace(fast, status=Status.PARTIAL), 0)).rate == pytest.approx(30)
+    assert score(replace(fast, status=Status.SUSPECT), 0) is None
+
+
 @pytest.mark.parametrize(
     ("one", "why"),
     [

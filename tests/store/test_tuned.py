@@ -192,6 +192,17 @@ def test_a_run_becomes_a_space():
         assert by_setting[repr(setting)] == pytest.approx(record.measurement.samples.median)
 
 
+def test_a_suspect_setting_has_no_time_and_one_verified_in_part_has():
+    run, records = measured_run()
+    statuses = (Status.SUSPECT, Status.WRONG, Status.PARTIAL)
+    found = tuned_space(run, [replace(r, status=s) for r, s in zip(records, statuses, strict=False)])
+    assert [one.ms is None for one in found.settings] == [True, True, False]
+    invalid = [one["invalidity"] for one in json.loads(t4_text(tuned_space(run, records[:1])))["results"]]
+    assert invalid == ["correct"]
+    suspect = replace(records[0], status=Status.SUSPECT)
+    assert json.loads(t4_text(tuned_space(run, [suspect])))["results"][0]["invalidity"] == "correctness"
+
+
 def test_several_problems_do_not_fit_into_one_file():
     run, records = measured_run()
     other = replace(records[-1], problem={**records[-1].problem, "m": 7})

@@ -12,6 +12,8 @@ from lab.report.analysis import analyse, load
 from lab.report.render import render
 from lab.report.tuning.render import render as render_tuning
 from lab.store.database import Store
+from lab.store.figures import ranked, response_of
+from lab.store.model import Status
 from lab.store.tuning import TuningStore
 
 
@@ -135,6 +137,19 @@ def test_the_table_of_problems_is_sorted_and_turned(browser, many):
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert rows.count() == 24
+    page.close()
+
+
+def test_a_suspect_variant_comes_last_in_the_ranked_table(browser, make):
+    store = make("no_gpu")
+    records = store.records()
+    best = ranked(records, response_of(records))[0]
+    store.write(replace(best, status=Status.SUSPECT, reason="why"), records.index(best))
+    page = browser.new_page()
+    page.goto(f"file://{render(store)[0]}")
+    page.wait_for_selector("#table tbody tr")
+    rows = page.locator("#table tbody tr").all_inner_texts()
+    assert [place for place, row in enumerate(rows) if best.variant in row] == [len(rows) - 1]
     page.close()
 
 

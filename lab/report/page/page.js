@@ -204,8 +204,7 @@
 
   const START = { sort: view.sort, ascending: view.ascending }; // what the address does not say
 
-  const FAULTY = new Set(["wrong", "suspect", "not executed", "compile failed"]);
-  const isFaulty = (row) => FAULTY.has(row[at.status]);
+  const isFailed = (row) => data.failed.includes(row[at.status]);
 
   /** The rows that pass the filter, in the order of the table; says beside the filter what is wrong with it. */
   function rowsInView() {
@@ -215,7 +214,7 @@
     const rows = data.rows.filter(passes);
     if (view.sort === null) return rows;
     const ranked = view.sort === START.sort; // where the table ranks, what is not sound comes behind what is
-    return rows.sort((x, y) => (ranked && isFaulty(x) - isFaulty(y)) || compare(x[view.sort], y[view.sort], view.ascending));
+    return rows.sort((x, y) => (ranked && isFailed(x) - isFailed(y)) || compare(x[view.sort], y[view.sort], view.ascending));
   }
 
   const shownColumns = () => columns.map((column, i) => ({ ...column, i })).filter((c) => (view.all ? !c.empty : c.shown));

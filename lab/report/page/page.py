@@ -33,7 +33,7 @@ from lab.report.variant.faults import findings_of
 from lab.report.variant.listings import FILES, Packed, highlight_yaml, opcode_classes, pack, pack_variants, read, unpack
 from lab.store.database import Store
 from lab.store.figures import by_problem, ranked
-from lab.store.model import VariantRecord
+from lab.store.model import Status, VariantRecord
 from lab.toolchain.cache import default_folder
 
 TEMPLATE: Final = "page/page.html.j2"
@@ -189,6 +189,7 @@ def _data(analysis: Analysis, charts: Sequence[PageChart], packed: Packed) -> di
         "variants": packed.variants,
         "files": _NAMES,
         "first": next((one.variant for one in ranked(analysis.records, analysis.response)), None),
+        "failed": [str(status) for status in Status if status.failed],
         "sort": "ratio_to_baseline" if analysis.rule else analysis.response.column,
     }
 

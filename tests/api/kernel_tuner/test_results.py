@@ -57,6 +57,17 @@ def test_what_failed_is_listed_apart(make):
     ]
 
 
+def test_a_suspect_setting_failed_and_one_verified_in_part_is_told_from_a_verified_one(make):
+    store = make("sweep")
+    first, second, *others = store.records()
+    suspect = replace(first, status=Status.SUSPECT, reason="in another order")
+    partial = replace(second, status=Status.PARTIAL)
+    done, environment = returned(store, records=(suspect, partial, *others))
+    assert [(one["status"], one["reason"]) for one in environment["failed"]] == [(Status.SUSPECT, "in another order")]
+    assert [one["status"] for one in done] == [Status.PARTIAL, *[Status.VERIFIED] * len(others)]
+    assert all(one["verified"] for one in done)
+
+
 @pytest.mark.parametrize("metric", [3, "tme", lambda p: p["none"]])
 def test_a_wrong_metric_is_named(make, metric):
     with pytest.raises(UserError) as caught:

@@ -178,11 +178,46 @@ def test_tally_counts_failures_by_kind_and_what_is_missing(make):
     assert "3 not reached before the run ended" in text
 
 
+def test_a_suspect_variant_is_counted_as_failed_and_its_reason_is_said(make):
+    store = make("sweep")
+    first, second, *others = store.records()
+    gap = "values at the full size were not compared"
+    records = (
+        replace(first, status=Status.SUSPECT, reason="in another order: y[3] differs"),
+        replace(second, status=Status.PARTIAL, reason=gap),
+        *others,
+    )
+    counted = tally(store.run(), records)
+    assert "none failed" not in counted
+    assert "1 suspect" in counted
+    assert "1 verified in part" in counted
+    text = answer(store.run(), records, response_of(records)).text
+    assert "y[3] differs" in text
+    assert gap in text
+
+
+def test_where_nothing_is_sound_nothing_is_best(make):
+    store = make("sweep")
+    records = tuple(replace(one, status=Status.SUSPECT, reason="why") for one in store.records())
+    found = answer(store.run(), records, response_of(records))
+    assert (ranked(records, response_of(records)), found.headline) == ((), "")
+    assert f"{len(records)} suspect" in found.lead
+
+
+@pytest.mark.parametrize("status", [Status.WRONG, Status.SUSPECT, Status.NOT_EXECUTED])
 @pytest.mark.parametrize("what", ["sweep", "no_gpu"])
-def test_a_failed_variant_never_wins(make, what):
+def test_a_failed_variant_never_wins(make, what, status):
     store = make(what)
     records = store.records()
     best = ranked(records, response_of(records))[0]
-    broken = replace(best, status=Status.WRONG)
+    broken = replace(best, status=status)
     records = tuple(broken if record is best else record for record in records)
     assert ranked(records, response_of(records))[0].variant != best.variant
+
+
+@pytest.mark.parametrize("what", ["sweep", "no_gpu"])
+def test_a_variant_verified_in_part_is_ranked_like_the_others(make, what):
+    records = make(what).records()
+    best = ranked(records, response_of(records))[0]
+    partly = tuple(replace(record, status=Status.PARTIAL) if record is best else record for record in records)
+    assert ranked(partly, response_of(partly))[0].variant == best.variant

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from pages import Page, read_page, unpack
 
+from lab.emulator.results import Finding
 from lab.measured.timing import CardState
 from lab.report.page.page import LOG_LINES, MOST_LOGS, environment, vega
 from lab.report.render import render
-from lab.store.model import RepeatRecord, Status
+from lab.store.model import Condition, EmulationRecord, RepeatRecord, Status, Suspicion
 
 FILES = {"kernel.cu", "kernel.ptx", "kernel.sass", "build.log", "provenance.json"}
 
@@ -67,6 +68,22 @@ def test_the_second_runs_report_is_linked_where_it_is(make):
     page, folder = written(store)
     assert "repeat/index.html" in page.links()
     assert dead(page, folder) == set()
+
+
+def test_a_suspect_variant_is_among_the_failures_with_its_condition_and_not_first(make):
+    store = make("sweep")
+    best = max(store.records(), key=lambda record: record.tflops)
+    found = Finding("misaligned", 7, "ld.global", None, None, None, None, "why")
+    done = EmulationRecord({}, (), suspicions=(Suspicion(Condition.FULL_SIZE, "", found),))
+    store.write(replace(best, status=Status.SUSPECT, reason="see there", emulation=done), 0)
+    page, _ = written(store)
+    data = page.json("data")
+    failures = " ".join(page.ids["failures"].split())
+    assert best.variant in failures
+    assert f"{Condition.FULL_SIZE}: misaligned" in failures
+    assert Status.SUSPECT in data["failed"]
+    assert Status.PARTIAL not in data["failed"]
+    assert data["first"] not in {None, best.variant}
 
 
 def test_the_table_of_failures_ends_each_log_and_shows_no_more_logs_than_a_page_holds(make):

@@ -9,8 +9,9 @@ from written_runs import variant
 
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.measured.counters import LaunchCounters, Profile
+from lab.measured.timing import Verification
 from lab.report.registry.execution import EXECUTION
-from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, VariantRecord
+from lab.store.model import Condition, EmulatedStep, EmulationRecord, LaunchRecord, Suspicion, VariantRecord
 
 COLUMNS = {(column.name, column.kind): column for column in EXECUTION}
 BY_NAME = {column.name: column for column in EXECUTION}
@@ -43,6 +44,17 @@ def test_traffic_is_per_request_and_per_byte_needed():
     assert BY_NAME["conflicts_per_shared_load"].get(record) == 1.5
     assert BY_NAME["conflicts_per_shared_store"].get(record) is None
     assert BY_NAME["moved_per_byte_needed"].get(record) == pytest.approx(80 * 32 / 640)
+
+
+def test_suspicions_are_counted_and_the_first_is_told():
+    done = EmulationRecord(
+        {}, (), Verification(True, 0.0, 1e-6, "", "emulator"), suspicions=(Suspicion(Condition.ORDER, "y[3] differs"),)
+    )
+    record = replace(RECORD, emulation=done)
+    assert BY_NAME["suspicions"].get(record) == 1
+    assert BY_NAME["first_suspicion"].get(record) == done.suspicions[0].summary
+    clean = replace(record, emulation=replace(done, suspicions=()))
+    assert (BY_NAME["suspicions"].get(clean), BY_NAME["first_suspicion"].get(clean)) == (0, None)
 
 
 def test_shares_are_of_the_executed_instructions():

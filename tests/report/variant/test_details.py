@@ -11,7 +11,15 @@ from narrowing import as_
 from lab.isa.roles import Role, WarpRole
 from lab.measured.timing import Samples
 from lab.report.variant.details import variant_detail
-from lab.store.model import EmulationRecord, LaunchRecord, Status, StepRecord
+from lab.store.model import (
+    Condition,
+    EmulationRecord,
+    FullSizeRecord,
+    LaunchRecord,
+    Status,
+    StepRecord,
+    Suspicion,
+)
 
 
 @pytest.fixture
@@ -77,6 +85,20 @@ def test_what_the_emulator_could_not_execute_is_said_instead_of_figures(record):
     done = EmulationRecord({"m": 8}, (), unsupported="wgmma is not supported")
     rows = sections(replace(record, emulation=done))["Execution on the CPU"][1]
     assert rows == {"not executed": "wgmma is not supported", "problem": "m=8"}
+
+
+def test_what_ran_at_the_full_size_what_is_suspect_and_what_was_not_shown_are_rows(record):
+    done = EmulationRecord(
+        {"m": 8},
+        (),
+        suspicions=(Suspicion(Condition.ORDER, "y[3] differs"),),
+        not_shown=("values at the full size",),
+        full_size=FullSizeRecord({"m": 4096}, 23, 7813, 2944, covered=True),
+    )
+    rows = sections(replace(record, emulation=done))["Execution on the CPU"][1]
+    assert "23 of 7,813 blocks" in rows[Condition.FULL_SIZE]
+    assert rows["suspect"] == done.suspicions[0].summary
+    assert rows["not shown"] == "values at the full size"
 
 
 def test_several_launches_have_a_row_each(record):

@@ -14,6 +14,7 @@ import pytest
 from lab.isa.model import SourceLocation
 from lab.report.variant.faults import findings_of, marked_lines
 from lab.store.database import Store
+from lab.store.model import Condition, Suspicion
 
 
 @pytest.fixture(scope="session")
@@ -122,3 +123,16 @@ def test_an_embedded_variant_has_the_counts_of_its_lines(records, page):
     detail = json.loads(page[1](record.variant)["detail"])
     assert [group["lines"] for group in detail["executed"]] == [list(group.lines) for group in record.emulation.lines]
     assert record.emulation.lines
+
+
+def test_suspicions_stand_behind_findings_with_their_condition_and_mark_their_lines(records):
+    record = records["racy"]
+    (found,) = record.emulation.findings
+    differs = Suspicion(Condition.ORDER, "y[3] differs")
+    suspicions = (Suspicion(Condition.FULL_SIZE, "", found), differs)
+    suspect = replace(record, emulation=replace(record.emulation, findings=(), suspicions=suspicions))
+    at_full_size, in_order = findings_of(suspect)
+    assert at_full_size == findings_of(record)[0] | {"condition": Condition.FULL_SIZE}
+    assert (in_order["condition"], in_order["detail"], in_order["line"]) == (Condition.ORDER, "y[3] differs", 0)
+    assert in_order.keys() == at_full_size.keys()
+    assert marked_lines(suspect) == marked_lines(record) != []
