@@ -21,7 +21,7 @@ from lab.library.alignment import Alignment
 from lab.library.grid import Loss
 from lab.library.tree import Logic
 from lab.templates.front_matter import ARGUMENT_TYPES, TENSOR_MAP
-from lab.templates.sequence import Condition, DeclaredBuffer, DeclaredLaunch
+from lab.templates.sequence import DeclaredBuffer, DeclaredLaunch, LaunchCondition
 
 SCHEMA = 4
 """Version of the JSON's shape that is written."""
@@ -154,7 +154,7 @@ class LibraryKernel:
                 one.shared_bytes,
                 one.arguments,
                 ("launches", i),
-                (Condition(one.when, ("launches", i, "when")),) if one.when else (),
+                (LaunchCondition(one.when, ("launches", i, "when")),) if one.when else (),
             )
             for i, one in enumerate(self.launches)
         )

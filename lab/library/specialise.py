@@ -24,9 +24,9 @@ from lab.templates.instance import Instance
 from lab.templates.launches import RESIDENT_BLOCKS
 from lab.templates.sequence import (
     CARVEOUTS,
-    Condition,
     DeclaredLaunch,
     Expression,
+    LaunchCondition,
     Scope,
     buffers,
     declared,
@@ -182,7 +182,7 @@ class _Specialiser:
             message = "a library's calls ask for no clusters"
             raise UserError(message, at=at, key=dotted(path), found=found, accepted="__cluster_dims__ in the kernel")
 
-    def _condition(self, conditions: Sequence[Condition]) -> str:
+    def _condition(self, conditions: Sequence[LaunchCondition]) -> str:
         if not conditions:
             return "true"
         parts = [f"({one.expression})" if one.holds else f"not ({one.expression})" for one in conditions]

@@ -62,7 +62,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class LaunchCondition:
     """Something that must hold for a launch to take place.
 
     Attributes:
@@ -100,7 +100,7 @@ class DeclaredLaunch:
     shared_bytes: Expression
     arguments: Iterable[tuple[str, str]]
     path: Key
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[LaunchCondition, ...] = ()
     bytes_moved: Expression | None = None
     main: bool = False
     carveout: Expression = "default"
@@ -135,7 +135,7 @@ def declared(declares: FrontMatter) -> tuple[DeclaredLaunch, ...]:
                 one.shared_bytes,
                 one.arguments.items(),
                 ("launches", i),
-                () if one.when is None else (Condition(one.when, ("launches", i, "when")),),
+                () if one.when is None else (LaunchCondition(one.when, ("launches", i, "when")),),
                 one.bytes_moved,
                 one.main,
                 one.carveout,
@@ -144,10 +144,10 @@ def declared(declares: FrontMatter) -> tuple[DeclaredLaunch, ...]:
             for i, one in enumerate(declares.launches)
         )
     entries = [(entry.name, entry.when) for entry in declares.entries or ()] or [(declares.entry or "", None)]
-    earlier: tuple[Condition, ...] = ()
+    earlier: tuple[LaunchCondition, ...] = ()
     found: list[DeclaredLaunch] = []
     for i, (entry, when) in enumerate(entries):
-        own = Condition("true" if when is None else when, ("entries", i, "when"))
+        own = LaunchCondition("true" if when is None else when, ("entries", i, "when"))
         found.append(
             DeclaredLaunch(
                 entry,

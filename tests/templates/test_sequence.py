@@ -13,9 +13,9 @@ from lab.base.yamlfile import Key
 from lab.templates.front_matter import Entry, FrontMatter, LaunchDeclaration
 from lab.templates.launches import Launch, Launches, Workspace
 from lab.templates.sequence import (
-    Condition,
     DeclaredBuffer,
     DeclaredLaunch,
+    LaunchCondition,
     Scope,
     declared,
     resolved,
@@ -34,7 +34,7 @@ def scope(**names: object) -> Scope:
 
 
 def launch(
-    *conditions: Condition,
+    *conditions: LaunchCondition,
     grid: tuple[str | int, ...] = (1,),
     block: tuple[str | int, ...] = (32,),
     arguments: tuple[tuple[str, str], ...] = (),
@@ -56,14 +56,14 @@ def test_missing_sizes_are_one_and_expressions_are_numbers() -> None:
 
 
 def test_a_launch_takes_place_if_all_conditions_hold() -> None:
-    big, small = Condition("m > 32", ("when",)), Condition("m > 100", ("when",), holds=False)
+    big, small = LaunchCondition("m > 32", ("when",)), LaunchCondition("m > 100", ("when",), holds=False)
     assert len(resolved([launch(big, small), launch()], (), scope()).steps) == 2
     assert len(resolved([launch(big, small), launch()], (), scope(m=8)).steps) == 1
     assert len(resolved([launch(big, small), launch()], (), scope(m=101)).steps) == 1
 
 
 def test_no_launch_left_is_an_error_that_names_the_declaration() -> None:
-    never = Condition("m > 100", ("launches", 0, "when"))
+    never = LaunchCondition("m > 100", ("launches", 0, "when"))
     with pytest.raises(UserError, match="no launch is left") as error:
         resolved([launch(never)], (), scope())
     assert error.value.key == "launches"
