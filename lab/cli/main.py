@@ -1,7 +1,7 @@
 """The command line: each command is one call, a printed result and an exit code.
 
-Exit codes: 0 all is well; 1 some variant failed; 2 usage or input error; 3 the environment lacks what was
-asked for; 70 an error in lab itself; 130 interrupted.
+Exit codes: 0 all is well; 1 some variant is wrong, suspect, not executed or does not compile; 2 usage or input error; 3
+the environment lacks what was asked for; 70 an error in lab itself; 130 interrupted.
 """
 
 from __future__ import annotations

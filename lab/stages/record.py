@@ -373,8 +373,14 @@ def runs_on(built_for: str, gpu: str) -> bool:
     return wanted[:-1] == there[:-1] and int(wanted[-1]) <= int(there[-1])
 
 
-_STATUS = {JobStage.VERIFY: Status.WRONG, JobStage.VERIFY_AGAIN: Status.SUSPECT}
-"""Of the stages whose failures are the kernel's; after others it was not executed."""
+_STATUS = {
+    JobStage.PREPARE: Status.NOT_EXECUTED,
+    JobStage.LAUNCH: Status.NOT_EXECUTED,
+    JobStage.CRASH: Status.NOT_EXECUTED,
+    JobStage.VERIFY: Status.WRONG,
+    JobStage.VERIFY_AGAIN: Status.SUSPECT,
+    JobStage.TIMEOUT: Status.NOT_EXECUTED,
+}
 
 
 def measured(record: VariantRecord, result: JobResult, card: str) -> VariantRecord:
@@ -384,11 +390,7 @@ def measured(record: VariantRecord, result: JobResult, card: str) -> VariantReco
     in part stays so. One that only the GPU executed is verified in part.
     """
     failure, timed = result.failure, result.measurement
-    if failure is None:
-        status, reason = _confirmed(record)
-    else:
-        status = _STATUS.get(failure.stage, Status.NOT_EXECUTED)
-        reason = failure.reason
+    status, reason = (_STATUS[failure.stage], failure.reason) if failure else _confirmed(record)
     if timed is not None:
         timed = replace(timed, card=card, errors=_errors_of_baselines(result))
     return replace(

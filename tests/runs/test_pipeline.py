@@ -12,18 +12,21 @@ from narrowing import as_, known
 from run_support import H200, InProcess, all_played, with_a_gpu, without_a_gpu
 
 from lab.base.errors import MissingToolError, UserError
+from lab.cli import main
 from lab.gpu.counters.profile import Counted
 from lab.gpu.process.job import BaselineResult, Failure, JobResult, JobStage
 from lab.measured.counters import LaunchCounters, Profile
 from lab.measured.timing import CardState, Measurement, Samples, Verification
 from lab.report.columns import row as cells_of
 from lab.report.registry.registry import columns_for
+from lab.runs import flow
 from lab.runs.observer import SilentObserver
-from lab.runs.pipeline import RunOptions, _read, run
+from lab.runs.pipeline import RunOptions, RunOutcome, _read, run
 from lab.stages.build import BuildFailure, Built
 from lab.stages.executed import execution
 from lab.store.database import Store
-from lab.store.model import Status
+from lab.store.figures import ranked, response_of
+from lab.store.model import Condition, Status, Suspicion
 from lab.toolchain.nvrtc.compiler import find_nvrtc
 
 TEMPLATE = """{#---
@@ -569,6 +572,45 @@ def test_without_a_gpu_variants_are_executed_and_judged(emulated, tmp_path, no_g
     assert int(rows[1]["findings"]) >= 1
     assert rows[0]["conflicts_per_shared_load"] == "0.0"
     assert "executing their PTX on the CPU" in (tmp_path / "out" / "index.html").read_text()
+
+
+@pytest.mark.parametrize("services", ["no_gpu", "played"])
+def test_a_suspect_variant_has_one_word_with_and_without_a_gpu_and_is_never_best(
+    emulated, tmp_path, monkeypatch, request, services
+):
+    text = EMULATED.replace("m: 64", "m: [64, 60]").replace("[true, false]", "[true]")
+    emulated.write_text(f"{text}baselines: [cublas]\n")
+    executed, found = flow.emulation_outcome, Suspicion(Condition.ORDER, "C[3] depends on which block comes first")
+
+    def outcome_of(variant, task, done):
+        record, pace = executed(variant, task, done)
+        suspect = variant.planned.point.problem.values["m"] == 64
+        return replace(record, suspicions=(found,) if suspect else ()), pace
+
+    monkeypatch.setattr(flow, "emulation_outcome", outcome_of)
+    options = RunOptions(output=tmp_path / "out", jobs=1)
+    outcome = run(emulated, options, Watcher(), request.getfixturevalue(services))
+    suspect, sound = outcome.records
+    assert (suspect.status, suspect.reason) == (Status.SUSPECT, found.summary)
+    assert suspect.measurement is None
+    assert sound.status is Status.VERIFIED
+    assert outcome.failed
+    assert ranked(outcome.records, response_of(outcome.records)) == (sound,)
+    rows = list(csv.DictReader((tmp_path / "out" / "records.csv").open()))
+    assert [row["status"] for row in rows] == [Status.SUSPECT, Status.VERIFIED]
+    assert [row["reason"] for row in rows] == [found.summary, ""]
+    assert [row["suspicions"] for row in rows] == ["1", "0"]
+
+
+@pytest.mark.parametrize("status", Status)
+def test_a_run_failed_where_a_variant_did(make, status):
+    store = make("sweep")
+    first, *others = store.records()
+    records = (replace(first, status=status, reason="why"), *others)
+    outcome = RunOutcome(store.folder, store.run(), lambda: records, (), interrupted=False)
+    passing = {Status.VERIFIED, Status.PARTIAL, Status.INSPECTED, Status.PRUNED}
+    assert outcome.failed is (status not in passing)
+    assert main._print_run(outcome) == (0 if status in passing else 1)
 
 
 def test_the_problem_itself_is_executed_where_that_is_asked_for(emulated, tmp_path, no_gpu):
