@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lab.base.errors import UserError
+from lab.base.expressions import Scalar
 from lab.operators.builtin import operator
 from lab.operators.declared.declaration import Declaration, declare
 from lab.operators.declared.elements import ELEMENT_TYPES
@@ -56,7 +57,8 @@ def test_every_element_of_an_output_is_required(tmp_path):
     found, _ = declare(
         "k", arguments=arguments, tolerance=tolerance, folder=tmp_path, problem=["n", "T"], parameters=()
     )
-    problem = {"n": 4, "T": "float"}
+    assert found is not None
+    problem: dict[str, Scalar] = {"n": 4, "T": "float"}
     typed = Declaration.restored(found.reference).typed(problem)
     made = inputs(typed, plan(typed, problem), 0)
     assert made.outputs == ("a", "b", "c", "d", "e")
@@ -138,6 +140,7 @@ def test_arrays_that_are_too_large_to_be_made_can_be_described(tmp_path):
     arguments = {"y": "out float64[n]", "x": "int8[2, n]", "n": "int64"}
     computed, mistakes = declare("k", arguments=arguments, folder=tmp_path, problem=["n"], parameters=())
     assert mistakes == ()
+    assert computed is not None
     problem = {"n": 2**33}
     planned = plan(computed, problem)
     assert planned.shapes == {"y": (2**33,), "x": (2, 2**33)}
