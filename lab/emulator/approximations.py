@@ -28,7 +28,7 @@ Kind = Literal["steps", "ulp", "relative", "absolute"]
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ErrorBound:
     """The largest error of a result, in one range of the operand.
 
     Attributes:
@@ -46,25 +46,25 @@ class Bound:
 
 
 _PERIODIC = (
-    Bound("absolute", 2**-20.5, most=2 * np.pi),
-    Bound("absolute", 2**-14.7, most=100 * np.pi),
+    ErrorBound("absolute", 2**-20.5, most=2 * np.pi),
+    ErrorBound("absolute", 2**-14.7, most=100 * np.pi),
 )
 
-BOUNDS: dict[tuple[str, str], tuple[Bound, ...]] = {
-    ("div.approx", "f32"): (Bound("ulp", 2, 2.0**-126, 2.0**126),),
-    ("div.full", "f32"): (Bound("ulp", 2),),
-    ("rcp.approx", "f32"): (Bound("ulp", 1),),
-    ("sqrt.approx", "f32"): (Bound("relative", 2.0**-23),),
-    ("rsqrt.approx", "f32"): (Bound("relative", 2**-22.9),),
+BOUNDS: dict[tuple[str, str], tuple[ErrorBound, ...]] = {
+    ("div.approx", "f32"): (ErrorBound("ulp", 2, 2.0**-126, 2.0**126),),
+    ("div.full", "f32"): (ErrorBound("ulp", 2),),
+    ("rcp.approx", "f32"): (ErrorBound("ulp", 1),),
+    ("sqrt.approx", "f32"): (ErrorBound("relative", 2.0**-23),),
+    ("rsqrt.approx", "f32"): (ErrorBound("relative", 2**-22.9),),
     ("sin.approx", "f32"): _PERIODIC,
     ("cos.approx", "f32"): _PERIODIC,
-    ("lg2.approx", "f32"): (Bound("absolute", 2.0**-22, 0.5, 2.0), Bound("relative", 2.0**-22)),
-    ("ex2.approx", "f32"): (Bound("steps", 2),),
-    ("tanh.approx", "f32"): (Bound("relative", 2.0**-11),),
-    ("tanh.approx", "f16"): (Bound("absolute", 2**-10.987),),
-    ("tanh.approx", "bf16"): (Bound("absolute", 2.0**-8),),
-    ("ex2.approx", "f16"): (Bound("relative", 2**-9.9),),
-    ("ex2.approx", "bf16"): (Bound("relative", 2.0**-7),),
+    ("lg2.approx", "f32"): (ErrorBound("absolute", 2.0**-22, 0.5, 2.0), ErrorBound("relative", 2.0**-22)),
+    ("ex2.approx", "f32"): (ErrorBound("steps", 2),),
+    ("tanh.approx", "f32"): (ErrorBound("relative", 2.0**-11),),
+    ("tanh.approx", "f16"): (ErrorBound("absolute", 2**-10.987),),
+    ("tanh.approx", "bf16"): (ErrorBound("absolute", 2.0**-8),),
+    ("ex2.approx", "f16"): (ErrorBound("relative", 2**-9.9),),
+    ("ex2.approx", "bf16"): (ErrorBound("relative", 2.0**-7),),
 }
 """Operation and type to its bounds; where ranges overlap, the first one counts."""
 
@@ -132,7 +132,7 @@ def _ulp(exact: Doubles) -> Doubles:
 _UNITS: dict[str, Callable[[Doubles], Any]] = {"ulp": _ulp, "relative": np.abs, "absolute": lambda _: 1.0}
 
 
-def bounds_of(opcode: str) -> tuple[Bound, ...]:
+def bounds_of(opcode: str) -> tuple[ErrorBound, ...]:
     """Return the documented bounds of an instruction's error; none for exact ones and where there are none."""
     family, *words = opcode.split(".")
     modes = [word for word in words if word in ("approx", "full")]
@@ -180,7 +180,7 @@ def _mixed_seed(seed: int, position: int) -> int:
 
 
 def _displace(
-    family: str, t: str, bounds: tuple[Bound, ...], seed: np.uint64, out: Bits, *ins: Bits, ftz: bool
+    family: str, t: str, bounds: tuple[ErrorBound, ...], seed: np.uint64, out: Bits, *ins: Bits, ftz: bool
 ) -> Bits:
     """Return displaced results, (count,) bits, from correctly rounded ones and the operands' bits."""
     operands = [_doubles(one, t) for one in ins]

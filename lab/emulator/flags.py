@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Literal
 
 from lab.emulator.control import CodeBlock
-from lab.emulator.memory.order import VOLATILE, order_of
 from lab.emulator.uses import FlowGraph, ValueUses, uses_of
 from lab.isa.model import Instruction
 
@@ -19,18 +18,20 @@ FlagUse = Literal["polled", "looked at"]
 """The use of a flag: a loop ends, or begins, by its value; or some other branch is taken by it."""
 
 
+_STRONG = frozenset({"volatile", "relaxed", "acquire", "mmio"})
+_NO_GUESS = _STRONG | {"param", "local", "const", "nc"}
+
+
 def flag_reads(program: FlowGraph) -> Mapping[int, FlagUse]:
     """Return the volatile reads of flags, by their positions; other volatile reads are of data."""
-    reads = {at: _order_level(instruction) for at, (_, instruction) in enumerate(program.code)}
-    strong = [at for at, level in reads.items() if level]
-    if not any(reads[at] == VOLATILE for at in strong):
+    strong = [at for at, (_, instruction) in enumerate(program.code) if _is_strong(instruction)]
+    volatile = [at for at in strong if "volatile" in program.code[at][1].opcode.split(".")]
+    if not volatile:
         return {}
     uses = {at: uses_of(program, at) for at in strong}
     loops = [loop for loop in _loops(program) if any(_polls(program, loop, at, uses[at]) for at in strong)]
     found: dict[int, FlagUse] = {}
-    for at in strong:
-        if reads[at] != VOLATILE:
-            continue
+    for at in volatile:
         use = uses[at]
         if use.unknown or any(_leaves(program, loop, use) or _enters(program, loop, use) for loop in loops):
             found[at] = "polled"
@@ -39,12 +40,10 @@ def flag_reads(program: FlowGraph) -> Mapping[int, FlagUse]:
     return found
 
 
-def _order_level(instruction: Instruction) -> int:
-    """Return the level of a strong read; 0 for other instructions."""
+def _is_strong(instruction: Instruction) -> bool:
+    """Return whether an instruction reads memory otherwise than by a plain load."""
     family, *words = instruction.opcode.split(".")
-    if family not in ("ld", "atom"):
-        return 0
-    return order_of(words, update=family == "atom").level
+    return family == "atom" or (family == "ld" and not _STRONG.isdisjoint(words))
 
 
 # --- loops ------------------------------------------------------------------------------------------------------------
@@ -116,15 +115,32 @@ def guess_reads(program: FlowGraph) -> frozenset[int]:
     ]
     inner = {at for loop in innermost for index in loop for at in _positions(program.blocks[index])}
     found = set()
-    for at, (_, instruction) in enumerate(program.code):
-        family, *words = instruction.opcode.split(".")
-        if family != "ld" or order_of(words).strong or not {"param", "local", "const", "nc"}.isdisjoint(words):
-            continue
+    for at in _compared_loads(program, swaps):
         uses = uses_of(program, at)
         checked = bool(uses.compares) and uses.sinks <= inner and uses.branches <= inner
         if checked and not (uses.addresses or uses.unknown or uses.crosses or uses.guards):
             found.add(at)
     return frozenset(found)
+
+
+def _compared_loads(program: FlowGraph, swaps: set[int]) -> list[int]:
+    """Return the plain loads that what an `atom.cas` compares with can come from, by going back from there."""
+    wanted = {(program.code[at][0], program.code[at][1].operands[2]) for at in swaps}
+    loads: set[int] = set()
+    grows = True
+    while grows:
+        before = len(wanted)
+        for at, (number, instruction) in enumerate(program.code):
+            roles = program.definedness.roles(at)
+            if not any((number, name) in wanted for name in roles.writes):
+                continue
+            family, *words = instruction.opcode.split(".")
+            if family == "ld" and _NO_GUESS.isdisjoint(words):
+                loads.add(at)
+            elif family not in ("ld", "atom", "call"):
+                wanted.update((number, name) for name in roles.reads)
+        grows = len(wanted) > before
+    return sorted(loads)
 
 
 def _positions(block: CodeBlock) -> range:

@@ -61,7 +61,7 @@ class BlockWait(enum.Enum):
     """A block with a higher number: all blocks must be resident together."""
 
 
-class Source(Protocol):
+class BufferSource(Protocol):
     """The contents of a buffer as a function of the index, for buffers of which blocks touch a small part."""
 
     @property
@@ -108,7 +108,7 @@ class IndexedBuffer:
         readonly: As of `Buffer`.
     """
 
-    source: Source
+    source: BufferSource
     name: str
     initialised: bool = True
     readonly: bool = False

@@ -20,7 +20,7 @@ from lab.emulator.state import DeviceState
 from lab.operators.base import Expected, Operator
 from lab.stages.full_size import SizedLaunches
 from lab.stages.memory import DeviceMemory
-from lab.stages.sequence import Execution, run_sequence, unexcused
+from lab.stages.sequence import LaunchMode, run_sequence, unexcused
 from lab.store.model import Condition, Suspicion
 from lab.templates.launches import Launches
 
@@ -54,7 +54,7 @@ class Judged:
     computed: Operator[Any]
     problem: Any
     reference: Mapping[str, Expected]
-    how: Execution
+    how: LaunchMode
     memory: DeviceMemory
     warps: int
 
@@ -127,7 +127,7 @@ def _matters(condition: Condition, judged: Judged, programs: list[Program]) -> b
             return "global" in spaces or kept
 
 
-def _again(judged: Judged, how: Execution, memory: DeviceMemory | None = None) -> tuple[str, Finding | None]:
+def _again(judged: Judged, how: LaunchMode, memory: DeviceMemory | None = None) -> tuple[str, Finding | None]:
     """Execute a variant again.
 
     Args:

@@ -33,7 +33,7 @@ from lab.operators.declared.judging import NOT_WRITTEN
 from lab.stages.conditions import Judged, other_conditions, other_inputs
 from lab.stages.full_size import FullSizeOutcome, FullSizeTask, SizedLaunches, execute_full_size, resident_at_once
 from lab.stages.memory import DeviceMemory
-from lab.stages.sequence import Execution, run_sequence, unexcused
+from lab.stages.sequence import LaunchMode, run_sequence, unexcused
 from lab.store.curves import is_open, resized_counts
 from lab.store.model import (
     Condition,
@@ -158,7 +158,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     problem = computed.restored(task.problem)
     inputs = computed.inputs(problem, task.seed)
     memory = DeviceMemory(inputs, task.launches)
-    how = Execution(whole=task.whole, trace=True, excused=task.excused)
+    how = LaunchMode(whole=task.whole, trace=True, excused=task.excused)
     try:
         done = run_sequence(ptx, task.launches, memory, how)
         faulty = bool(unexcused(done[-1], task.excused))
@@ -179,7 +179,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     if largest <= tolerance and not findings and task.fewer is not None and sum(one.warps for one in counts) < _MOMENT:
         few = DeviceMemory(inputs, task.fewer)
         findings = tuple(
-            unexcused(run_sequence(ptx, task.fewer, few, Execution(excused=task.excused))[-1], task.excused)
+            unexcused(run_sequence(ptx, task.fewer, few, LaunchMode(excused=task.excused))[-1], task.excused)
         )
         largest, tolerance, worst = computed.verify(problem, reference, few.outputs)
         turns = _turns(task.launches, task.fewer) if findings or largest > tolerance else ""
@@ -285,7 +285,7 @@ def _of_sample(task: EmulationTask, sample: Sample, ptx: str) -> tuple[tuple[Emu
         if computed.bytes_moved(problem) > _MOST_BYTES:
             return (), ()
         memory = DeviceMemory(computed.inputs(problem, task.seed), sample.launches)
-        done = run_sequence(ptx, sample.launches, memory, Execution(trace=True, excused=task.excused))
+        done = run_sequence(ptx, sample.launches, memory, LaunchMode(trace=True, excused=task.excused))
     except LabError:  # a kernel need not bear every size
         return (), ()
     if wrong := unexcused(done[-1], task.excused):
@@ -363,7 +363,7 @@ def _at_size(task: EmulationTask, half: HalvedSize, ptx: str, launches: int) -> 
         computed = operator(task.operator)
         inputs = computed.inputs(computed.restored(half.problem), task.seed)
         memory = DeviceMemory(inputs, half.launches)
-        done = run_sequence(ptx, half.launches, memory, Execution(whole=task.whole, excused=task.excused))
+        done = run_sequence(ptx, half.launches, memory, LaunchMode(whole=task.whole, excused=task.excused))
         if not unexcused(done[-1], task.excused) and len(done) == launches:
             return _steps(other, done)
     return None
@@ -471,7 +471,7 @@ def _outputs(
     """Outputs of a variant; cached, since a worker compares many variants with one."""
     computed, given = operator(reference), key.launch
     memory = DeviceMemory(computed.inputs(computed.restored(given.problem), seed), given.launches)
-    if unexcused(run_sequence(ptx, given.launches, memory, Execution(whole=whole, excused=excused))[-1], excused):
+    if unexcused(run_sequence(ptx, given.launches, memory, LaunchMode(whole=whole, excused=excused))[-1], excused):
         raise UserError("it has faults of its own")
     return memory.outputs
 

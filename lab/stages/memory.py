@@ -9,7 +9,7 @@ import numpy as np
 
 from lab.base.errors import UserError
 from lab.base.structures import is_structure, members_of
-from lab.emulator.results import Buffer, IndexedBuffer, Source, StructureArgument, TensorMapArgument
+from lab.emulator.results import Buffer, IndexedBuffer, BufferSource, StructureArgument, TensorMapArgument
 from lab.hardware.tensormaps import find
 from lab.operators.base import STORED_AS, Array, Inputs
 from lab.operators.indexed import IndexedInputs
@@ -164,7 +164,7 @@ class IndexedMemory:
             return np.dtype(kind).type(self._scalars[name])
         if name in self._workspace:
             return IndexedBuffer(self._workspace[name], name, initialised=name in self._zeroed)
-        source: Source = self._inputs.arrays[name]
+        source: BufferSource = self._inputs.arrays[name]
         scratch = self._inputs.scratch
         initialised = name not in self._inputs.required and scratch.get(name, True)
         writable = name in self._inputs.outputs or name in scratch

@@ -13,7 +13,7 @@ from lab.templates.launches import Launch, Launches
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
+class LaunchMode:
     """How launches are executed; see `lab.emulator.api.launch` for the fields that have its names.
 
     Attributes:
@@ -41,7 +41,7 @@ class Execution:
     state: DeviceState = field(default_factory=DeviceState)
 
 
-def run_sequence(ptx: str, launches: Launches, memory: DeviceMemory, how: Execution) -> list[Emulation]:
+def run_sequence(ptx: str, launches: Launches, memory: DeviceMemory, how: LaunchMode) -> list[Emulation]:
     """Execute launches in order, until one has findings: what follows would only repeat the fault.
 
     Args:
@@ -63,7 +63,7 @@ def unexcused(done: Emulation, excused: frozenset[FindingKind]) -> list[Finding]
     return [finding for finding in done.findings if finding.kind not in excused]
 
 
-def _launched(ptx: str, step: Launch, memory: DeviceMemory, how: Execution) -> Emulation:
+def _launched(ptx: str, step: Launch, memory: DeviceMemory, how: LaunchMode) -> Emulation:
     return launch(
         ptx,
         step.entry,

@@ -33,10 +33,14 @@ def test_stores_of_floats(body, width):
 @pytest.mark.parametrize(
     ("one", "other", "near"),
     [
-        (np.float32([1, -1, 1e-45, 3]), np.float32([1 + 4e-7, -1 - 4e-7, -1e-45, 3.00001]), [True, True, True, False]),
-        (np.float16([1, 100, 0]), np.float16([1 + 2**-10, 101, -0.0]), [True, False, True]),
-        (np.float64([1]), np.float64([1 + 1e-15]), [False]),
-        (np.float64([1]), np.float64([1 + 8e-16]), [True]),
+        (
+            np.array([1, -1, 1e-45, 3], np.float32),
+            np.array([1 + 4e-7, -1 - 4e-7, -1e-45, 3.00001], np.float32),
+            [True, True, True, False],
+        ),
+        (np.array([1, 100, 0], np.float16), np.array([1 + 2**-10, 101, -0.0], np.float16), [True, False, True]),
+        (np.array([1], np.float64), np.array([1 + 1e-15], np.float64), [False]),
+        (np.array([1], np.float64), np.array([1 + 8e-16], np.float64), [True]),
     ],
 )
 def test_neighbouring_floats(one, other, near):
@@ -45,6 +49,6 @@ def test_neighbouring_floats(one, other, near):
 
 
 def test_each_of_two_packed_floats_must_be_near():
-    one = np.float16([[1, 2], [1, 2]]).view(np.uint32).reshape(-1)
-    other = np.float16([[1 + 2**-10, 2], [1, 3]]).view(np.uint32).reshape(-1)
+    one = np.array([[1, 2], [1, 2]], np.float16).view(np.uint32).reshape(-1)
+    other = np.array([[1 + 2**-10, 2], [1, 3]], np.float16).view(np.uint32).reshape(-1)
     assert differ_by_rounding(one, other, 16).tolist() == [True, False]

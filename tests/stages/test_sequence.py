@@ -6,7 +6,7 @@ import pytest
 
 from lab.operators.base import Inputs
 from lab.stages.memory import DeviceMemory
-from lab.stages.sequence import Execution, run_sequence, unexcused
+from lab.stages.sequence import LaunchMode, run_sequence, unexcused
 from lab.templates.launches import Launch, Launches, Workspace
 
 SOURCE = """extern "C" __global__ void first(float* w, const float* x, int n) {
@@ -38,7 +38,7 @@ def ptx():
 
 
 def step(entry, *arguments):
-    return Launch(entry, (1, 1, 1), (128, 1, 1), 0, tuple((name, "float32*") for name in arguments) + (("n", "int32"),))
+    return Launch(entry, (1, 1, 1), (128, 1, 1), 0, (*tuple((name, "float32*") for name in arguments), ("n", "int32")))
 
 
 def inputs():
@@ -49,7 +49,7 @@ def inputs():
 def run(ptx, *steps, workspace=()):
     given = inputs()
     memory = DeviceMemory(given, Launches(steps, workspace))
-    done = run_sequence(ptx, Launches(steps, workspace), memory, Execution())
+    done = run_sequence(ptx, Launches(steps, workspace), memory, LaunchMode())
     return given, memory, done
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lab.emulator.allowance import Outgrown
 from lab.emulator.arrays import Addresses, Indices, distinct
 from lab.emulator.memory.memory import Region
-from lab.emulator.results import Source
+from lab.emulator.results import BufferSource
 
 _SHIFT: Final = 12
 _PAGE: Final = 1 << _SHIFT
@@ -28,7 +28,7 @@ _MOST_BYTES: Final = 1 << 28
 class PagedRegion(Region):
     """A global buffer whose pages are filled when they are first reached."""
 
-    def __init__(self, name: str, base: int, source: Source) -> None:
+    def __init__(self, name: str, base: int, source: BufferSource) -> None:
         """Begin without pages.
 
         Args:
