@@ -9,7 +9,7 @@ import numpy as np
 
 from lab.base.errors import UserError
 from lab.base.structures import is_structure, members_of
-from lab.emulator.results import Buffer, IndexedBuffer, BufferSource, StructureArgument, TensorMapArgument
+from lab.emulator.results import Buffer, BufferSource, IndexedBuffer, StructureArgument, TensorMapArgument
 from lab.hardware.tensormaps import find
 from lab.operators.base import STORED_AS, Array, Inputs
 from lab.operators.indexed import IndexedInputs
