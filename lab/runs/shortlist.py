@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -70,15 +71,19 @@ def shortlist(run: RunRecord, records: tuple[VariantRecord, ...]) -> Shortlist:
     rank = ranking(records, response)
     top = rank(order[0]) if order else None
     shown = [_line(record, response, rank, top) for record in (*order[:BEST], *order[BEST:][-1:])]
-    shown = shown or [_line(record, response, rank, None) for record in records[:BEST]]
-    failed = sum(record.status.failed for record in records)
+    shown = shown or [_line(record, response, rank, None) for record in sorted(records, key=_failed)[:BEST]]
+    failed = Counter(record.status for record in records if record.status.failed)
     counted = f"{len(records)} variants" if len(records) != 1 else "1 variant"
-    heading = f"{counted}{f', {failed} failed' if failed else ''}"
+    heading = ", ".join([counted, *(f"{count} {status}" for status, count in failed.items())])
     heading += "." + (f" {run.not_measured.rstrip('.')}." if run.not_measured else "")
     heading += f" {rule}" if (rule := rule_of(records, response)) else ""
     tied = len(tied_with_best(records, response)) if order else 0
     worst = shown[BEST] if len(shown) > BEST else None
     return Shortlist(run.question, heading, response, tuple(shown[:BEST]), worst, tied)
+
+
+def _failed(record: VariantRecord) -> bool:
+    return record.status.failed
 
 
 def _line(

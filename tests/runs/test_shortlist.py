@@ -65,6 +65,17 @@ def test_a_table_escapes_what_users_wrote(measured):
     assert len(Cells(table).cells) == 7 * (len(found.lines) + 1) + 1
 
 
+def test_a_suspect_variant_is_counted_by_its_verdict_and_comes_behind_the_others(measured):
+    run, (first, *others) = measured.run(), measured.records()
+    suspect = replace(first, status=Status.SUSPECT, reason="why")
+    found = shortlist(run, (suspect, *others))
+    assert "1 suspect" in found.heading
+    assert suspect.variant not in {one.variant for one in found.lines}
+    bare = {"measurement": None, "prediction": None, "estimate": None, "emulation": None}
+    nothing = (replace(suspect, **bare), *(replace(one, status=Status.INSPECTED, **bare) for one in others[:2]))
+    assert [one.status for one in shortlist(run, nothing).best] == [Status.INSPECTED, Status.INSPECTED, Status.SUSPECT]
+
+
 def test_a_run_in_which_everything_failed_has_a_list_without_figures(measured):
     run, records = measured.run(), measured.records()
     failed = tuple(replace(one, status=Status.COMPILE_FAILED, build=None, prediction=None) for one in records)

@@ -70,7 +70,7 @@ def test_what_breaks_in_a_stage_is_each_variants_own_failure(folder, old, new, w
     outcome = go(folder)
     assert outcome.failed  # exit code 1
     for record in outcome.records:
-        assert record.status is Status.WRONG
+        assert record.status is Status.NOT_EXECUTED
         assert words in record.reason
         assert f"{folder / 'my_op.py'}:" in record.reason
 
@@ -81,7 +81,7 @@ def test_an_operator_that_ends_its_process_costs_the_rows_that_run_it(folder):
     services = without_a_gpu(prepare=lambda: None, render=no_report)
     records = run(folder / "e.yaml", RunOptions(output=folder / "out", jobs=1), services=services).records
     for record in records:
-        assert record.status is Status.WRONG
+        assert record.status is Status.NOT_EXECUTED
         assert "the emulating process ended by itself: exit code 0; " in record.reason
         assert "my_op.py:Axpy ran there and may have ended it" in record.reason
 
