@@ -47,6 +47,9 @@ from lab.store.model import (
 )
 from lab.templates.launches import Launches
 
+_DECLARED: Final = frozenset[FindingKind](("undeclared-write",))
+"""Faults of what a file declares, behind which there may be faults of the kernel."""
+
 _MOST_FINDINGS = 20
 """Findings that a record keeps; one fault tends to show on many lines."""
 
@@ -186,9 +189,11 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         )
         largest, tolerance, worst = computed.verify(problem, reference, few.outputs)
         turns = _turns(task.launches, task.fewer) if findings or largest > tolerance else ""
-    right = largest <= tolerance and not findings
-    sample, suspicions = _sampled(task, ptx, counts) if right else (None, ())
-    grown = _growth(task, ptx, steps) if right and sample is None and _is_quick(counts) else _Grown()
+    right = largest <= tolerance and all(one.kind in _DECLARED for one in findings)
+    how = replace(how, excused=task.excused | _DECLARED)
+    lenient = replace(task, excused=how.excused)
+    sample, suspicions = _sampled(lenient, ptx, counts) if right else (None, ())
+    grown = _growth(lenient, ptx, steps) if right and sample is None and _is_quick(counts) else _Grown()
     doubts = (*unknown, *computed.doubts(problem, inputs, memory.outputs), *task.not_shown) if right else ()
     outcome = FullSizeOutcome()
     if right:
@@ -198,7 +203,8 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
             under = tuple(filter(None, [other_inputs(judged, task.seed, task.others)]))
         suspicions, doubts = (*under, *suspicions), (*doubts, *untried)
         if task.full_size is not None and not suspicions:
-            larger = replace(task.full_size, block_warps=_block_warps(task, task.full_size, computed, judged.warps))
+            expected = _block_warps(task, task.full_size, computed, judged.warps)
+            larger = replace(task.full_size, block_warps=expected, excused=how.excused)
             if any(one.waits_for_blocks is BlockWait.ANY for one in done):
                 outcome = resident_at_once(larger)
             else:

@@ -56,7 +56,7 @@ def judged(
 def _verdict(emulation: EmulationRecord) -> tuple[Status, str]:
     """Return what an execution on the CPU says of a variant, with the reason."""
     if emulation.wrong:
-        return Status.WRONG, emulation.wrong
+        return Status.WRONG, "; ".join([emulation.wrong, *(one.summary for one in emulation.suspicions[:1])])
     if emulation.suspicions:
         return Status.SUSPECT, _first_of([one.summary for one in emulation.suspicions])
     if emulation.failure:
