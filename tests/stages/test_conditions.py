@@ -26,6 +26,12 @@ extern "C" __global__ void counts(float* y, const float* x) {
   __syncthreads();
   if (threadIdx.x == 0) calls[blockIdx.x] = 1;
 }
+extern "C" __global__ void keeps(float* y, const float* x) {
+  static __device__ float first[256];
+  int i = threadIdx.x + 64 * blockIdx.x;
+  if (first[i] == 0) first[i] = x[i];
+  y[i] = first[i];
+}
 extern "C" __global__ void tickets(float* y, const float* x) {
   __shared__ unsigned t;
   if (threadIdx.x == 0) t = atomicInc(&taken, 3);
@@ -49,6 +55,8 @@ extern "C" __global__ void absolute(float* y, const float* x) {
 
 class Copy:
     """A copy of positive numbers; other inputs have some that are negative."""
+
+    has_reference = True
 
     def inputs(self, problem, seed):
         x = np.random.default_rng(seed).uniform(1, 2, 256).astype(np.float32)
@@ -83,13 +91,14 @@ def judged(ptx, entry):
     assert run_sequence(ptx, launches, memory, how)[0].clean
     reference = computed.reference({}, inputs)
     assert computed.verify({}, reference, memory.outputs)[0] <= 1e-5
-    return Judged(ptx, launches, computed, {}, reference, how, memory, 100)
+    return Judged(ptx, launches, computed, {}, reference, how, memory, 100, 1)
 
 
 @pytest.mark.parametrize(
     ("entry", "condition", "said"),
     [
         ("counts", Condition.SECOND_LAUNCH, "y["),
+        ("keeps", Condition.SECOND_LAUNCH, "with other inputs, y["),
         ("tickets", Condition.ORDER, "y["),
         ("slots", Condition.MACHINE, "%warpid"),
         ("near", Condition.ROUNDING, "tanh.approx.f32"),

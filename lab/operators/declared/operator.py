@@ -248,12 +248,16 @@ class Declared(Operator[DeclaredProblem]):
     def representative(
         self, problem: DeclaredProblem, wanted: Mapping[str, NDArray[np.int64]]
     ) -> Mapping[str, NDArray[np.int64]]:
-        """Return a few rows and columns of each block where elements take long: of products of matrices."""
+        """Return the elements that one block decides, and a few of its rows and columns where they take long.
+
+        Where an element of an unordered output stands, all blocks decide. Products of matrices take long.
+        """
         shapes, references = self._plan(problem).shapes, dict(self.declaration.references)
         dear = {name for name, text in references.items() if not is_file(text) and multiplies(text)}
         return {
             name: thinned(elements, shapes[name], _FEW_SIDES) if name in dear else elements
             for name, elements in wanted.items()
+            if not self.declaration.argument[name].is_unordered and not self._ignores(name)
         }
 
     @_of_types

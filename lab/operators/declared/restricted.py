@@ -139,7 +139,10 @@ class _Restriction:
         return self._evaluated(self._restricted(part, _aligned(self.shape(part), shape, box)))
 
     def _evaluated(self, part: syntax.Part) -> Tracked:
-        return array_of(evaluate_part(part, {**self.numbers, **self._bound}, self.rules))
+        try:
+            return array_of(evaluate_part(part, {**self.numbers, **self._bound}, self.rules))
+        except TypeError:
+            raise UnrestrictedError from None
 
     def _scalar(self, part: syntax.Part) -> Tracked:
         """Return the value of a part that names no array."""
@@ -421,7 +424,11 @@ def _picked(restriction: _Restriction, shape: Shape, index: syntax.Part) -> _Pic
 
 
 def _is_new_axis(part: syntax.Part) -> bool:
-    return isinstance(part, syntax.NameOf) and part.name == "newaxis"
+    match part:
+        case syntax.NameOf(name="newaxis") | syntax.Constant(value=None):
+            return True
+        case _:
+            return False
 
 
 def _shape_of_index(restriction: _Restriction, part: syntax.Part) -> Shape:
