@@ -87,8 +87,8 @@ def coverage(
     model = _model(written_by, grid, cluster)
     if model is None:
         wrapped = _model(_lowest(written_by), grid, cluster)
-        orphan = -1 if wrapped is None else _wrapped_around(wrapped, written_by, size)
-        return Covered(Coverage.INCOMPLETE, orphan, 1) if orphan >= 0 else _by_counts(size, total, written_by)
+        stray = -1 if wrapped is None else _wrapped_around(wrapped, written_by, size)
+        return Covered(Coverage.INCOMPLETE, stray, 1) if stray >= 0 else _by_counts(size, total, written_by)
     for number, mine in written_by.items():
         expected = model.pattern + model.offset(number)
         expected = expected[(expected >= 0) & (expected < size)]
@@ -212,8 +212,8 @@ def _without_owner(model: _Model, left_out: Elements, written_by: dict[int, Elem
     reach = int(model.pattern[-1])
     if math.prod(model.grid) > _OWNERS and model.strides[0] <= 0:
         return None
-    asked = left_out[np.unique(np.linspace(0, len(left_out) - 1, _ASKED).astype(np.int64))]
-    for element in asked.tolist():
+    asked: list[int] = left_out[np.unique(np.linspace(0, len(left_out) - 1, _ASKED).astype(np.int64))].tolist()
+    for element in asked:
         owners = _blocks_near(model, element, reach)
         if owners is None:
             return None

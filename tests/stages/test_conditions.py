@@ -1,12 +1,13 @@
 """The small size under other conditions."""
 
 from dataclasses import replace
+from typing import Any, cast
 
 import compiling
 import numpy as np
 import pytest
 
-from lab.operators.base import Expected, Inputs, OtherInputs
+from lab.operators.base import Expected, Inputs, Operator, OtherInputs
 from lab.stages import conditions
 from lab.stages.conditions import Judged, other_conditions, other_inputs
 from lab.stages.full_size import SizedLaunches
@@ -91,7 +92,7 @@ def judged(ptx, entry):
     assert run_sequence(ptx, launches, memory, how)[0].clean
     reference = computed.reference({}, inputs)
     assert computed.verify({}, reference, memory.outputs)[0] <= 1e-5
-    return Judged(ptx, launches, computed, {}, reference, how, memory, 100, 1)
+    return Judged(ptx, launches, cast("Operator[Any]", computed), {}, reference, how, memory, 100, 1)
 
 
 @pytest.mark.parametrize(

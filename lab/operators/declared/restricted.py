@@ -226,11 +226,11 @@ class _Restriction:
         given = self._keyword(call, name, "axis")
         if given is None:
             default = next(one.default for one in ARRAY_FUNCTIONS[name].parameters if one.name == "axis")
-            axes = range(count) if default is None else (int(default),)
+            axes = tuple(range(count)) if default is None else (int(default),)
         elif isinstance(given, syntax.ListOf):
             axes = tuple(self.whole_number(one) for one in given.parts)
         elif isinstance(given, syntax.Constant) and given.value is None:
-            axes = range(count)
+            axes = tuple(range(count))
         else:
             axes = (self.whole_number(given),)
         return tuple(axis % count for axis in axes) if count else ()
