@@ -268,9 +268,13 @@ _OTHERS_EVERY: Final = 8
 
 def _others(context: FlowContext, variant: InspectedVariant, given: Problem) -> tuple[SizedLaunches, ...]:
     """The emulated problem with other values of the neutral fields that the kernel takes as arguments."""
-    computed = context.experiment.operator
-    if not isinstance(computed, Operator) or isinstance(computed, Declared) or variant.planned.position % _OTHERS_EVERY:
+    computed, point = context.experiment.operator, variant.planned.point
+    if not isinstance(computed, Operator) or variant.planned.position % _OTHERS_EVERY or not computed.has_reference:
         return ()
+    if isinstance(computed, Declared):
+        changes = computed.other_problems({**point.parameters, **given}, {**point.parameters, **point.problem.values})
+        resized = (_resized(context, variant, given, one) for one in changes if set(one) <= set(given))
+        return tuple(SizedLaunches(problem, launches) for launches, problem in filter(None, resized))
     other = computed.other_problem(given)
     if other is None:
         return ()
