@@ -199,7 +199,8 @@ SUSPECT = {
                 "float* y, const float* x, int rows, int width, int pitch",
                 "if (i < rows * width) y[i] = x[i];",
             ),
-            arguments='{y: "out float32[rows, width]", x: "float32[rows, pitch]", rows: int32, width: int32, pitch: int32}',
+            arguments='{y: "out float32[rows, width]", x: "float32[rows, pitch]", rows: int32, width: int32,'
+            " pitch: int32}",
             problem="{rows: 1000, width: 400, pitch: 400}",
             emulate="{rows: 5, width: 40, pitch: 40}",
             grid='"ceil_div(rows * width, 128)"',
@@ -272,8 +273,8 @@ SOUND = {
             "float* y, const float* x, float alpha, int rows, int width, int pitch",
             "if (i < rows * width) y[i] = alpha * x[i / width * pitch + i % width];",
         ),
-        arguments='{y: "out float32[rows, width]", x: "float32[rows, pitch]", alpha: float32, rows: int32, width: int32,'
-        " pitch: int32}",
+        arguments='{y: "out float32[rows, width]", x: "float32[rows, pitch]", alpha: float32, rows: int32,'
+        " width: int32, pitch: int32}",
         problem="{rows: 400, width: 400, pitch: 400, alpha: 1}",
         emulate="{rows: 40, width: 40, pitch: 40}",
         grid='"ceil_div(rows * width, 128)"',
