@@ -1,4 +1,4 @@
-"""Whether all blocks of a grid together write every element of an output, from the stores of some of them.
+"""Coverage of an output by all blocks of a grid, from the stores of sampled ones.
 
 The elements that a block writes are taken for a pattern behind an offset. Where the offsets of the sampled blocks are
 an affine function of the block index, the elements of every other block follow, but for the edges: there a block writes
@@ -39,7 +39,7 @@ _ASKED: Final = 64
 
 
 class Coverage(Enum):
-    """What the sampled stores say of the output."""
+    """The coverage that the sampled stores show."""
 
     COMPLETE = "every element is written"
     INCOMPLETE = "some element is written by no block"

@@ -379,7 +379,7 @@ _Pick = Callable[[_Restriction, Index], Index]
 
 @dataclass(frozen=True, slots=True)
 class _Picked:
-    """What an index between brackets picks.
+    """The elements that an index between brackets selects.
 
     Attributes:
         shape: The shape of the result.
