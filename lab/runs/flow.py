@@ -319,8 +319,11 @@ def _full_size(context: FlowContext, variant: InspectedVariant, given: Problem |
     if given is None or not _has_time(context, variant):
         return None
     full = dict(computed.for_parameters(point.problem.values, point.parameters))
-    own = given if isinstance(computed, Declared) else _own_fields(computed, given)
-    sizes = smaller_sizes(own, point.problem.values)
+    own: Mapping[str, Scalar] = given
+    sizes: Mapping[str, tuple[int, int]] = {}
+    if not isinstance(computed, ForeignOperator):  # the worker that checks its problems has ended with the reading
+        own = given if isinstance(computed, Declared) else _own_fields(computed, given)
+        sizes = smaller_sizes(own, point.problem.values)
     between: dict[str, SizedLaunches] = {}
     for factor in _BETWEEN:
         larger = {name: congruent(real, size, factor) for name, (size, real) in sizes.items()}

@@ -276,7 +276,7 @@ def test_kernels_beside_those_of_any_operator_are_right(folder):
         ("x: A, y: B", "x: B, y: A", "out-of-bounds"),  # the operands are exchanged
         ("scale: alpha", "scale: alpha / 2", "wrong"),
         ("depth: k", "depth: k - 1", "wrong"),
-        ('TILE)", n]', 'TILE)", n - 1]', "wrong"),  # a column keeps its poison
+        ('TILE)", n]', 'TILE)", n - 1]', "never written"),  # a column keeps its poison
         ("rows: m", "rows: m + 64", "out"),  # beyond the end
         ("rows: m, depth", "rows: A, depth", "is an array here, but the kernel takes a value (int rows)"),
         ("x: A, y: B", "y: B, x: A", "their order differs"),
