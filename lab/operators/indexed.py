@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from lab.base.expressions import Scalar
 
-PAGE: Final = 1 << 14
-"""Elements that are made together."""
+PAGE: Final = 1 << 11
+"""Elements that are made together: few enough for columns, many enough to begin a random stream for."""
 
-_HELD: Final = 1024
-"""Pages of an array that are kept: 64 MiB of float32."""
+HELD_BYTES: Final = 1 << 26
+"""Bytes of an array's pages that are kept."""
 
 
 class IndexedArray(Protocol):
@@ -87,7 +87,7 @@ class PagedArray:
         found = self._pages.get(number)
         if found is None:
             found = self._pages[number] = self.page(number)
-            if len(self._pages) > _HELD:
+            if len(self._pages) * PAGE * self.dtype.itemsize > HELD_BYTES:
                 self._pages.popitem(last=False)
         return found
 
@@ -113,13 +113,21 @@ class IndexedInputs:
 
 def gather(array: IndexedArray, indices: NDArray[np.int64]) -> NDArray[Any]:
     """Return the elements at (count,) indices."""
+    if isinstance(array, WholeArray):
+        return array.array[indices]
     found = np.empty(len(indices), array.dtype)
-    order = np.argsort(indices, kind="stable")
+    if not len(indices):
+        return found
+    is_ascending = bool(np.all(indices[1:] >= indices[:-1]))
+    order = slice(None) if is_ascending else np.argsort(indices, kind="stable")
     ordered = indices[order]
     pages = ordered // PAGE
-    starts = np.flatnonzero(np.concatenate([[True], pages[1:] != pages[:-1]])) if len(pages) else pages
-    for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(pages)], strict=False):
-        start = int(pages[first]) * PAGE
-        held = array.read(start, min(start + PAGE, array.size))
-        found[order[first:last]] = held[ordered[first:last] - start]
+    starts = np.concatenate([[0], np.flatnonzero(pages[1:] != pages[:-1]) + 1])
+    held = np.empty(len(indices), array.dtype)
+    for first, last, number in zip(
+        starts.tolist(), [*starts[1:].tolist(), len(indices)], pages[starts].tolist(), strict=True
+    ):
+        start = number * PAGE
+        held[first:last] = array.read(start, min(start + PAGE, array.size))[ordered[first:last] - start]
+    found[order] = held
     return found

@@ -10,9 +10,10 @@ from typing import Final
 import numpy as np
 
 from lab.operators.base import Array
+from lab.operators.declared.budget import UnrestrictedError
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.inputs import DRAWN, ArgumentPlan, contents, scratch, within_all
-from lab.operators.declared.restricted import UnrestrictedError, evaluate_at
+from lab.operators.declared.restricted import evaluate_at
 from lab.operators.declared.specification import Argument, Direction, Fill, FillKind
 from lab.operators.declared.tracked import Rules
 from lab.operators.indexed import PAGE, IndexedArray, IndexedInputs, PagedArray, WholeArray
