@@ -242,7 +242,8 @@ class Finding:
         touched = f", {element}" if element else ""
         other = self.other if self.other is not None and self.other.line != self.line else None
         against = f"; the {other.kind} is at {_reached(other.source, other.calls)}" if other and other.source else ""
-        return f"{self.kind} at {_placed(self.line, self.source, self.calls)}: {self.detail}{touched}{against}"
+        place = f" at {_placed(self.line, self.source, self.calls)}" if self.line else ""
+        return f"{self.kind}{place}: {self.detail}{touched}{against}"
 
 
 def _placed(line: int, source: SourceLocation | None, calls: tuple[SourceLocation, ...]) -> str:

@@ -257,7 +257,8 @@ def emulation_task(context: FlowContext, variant: InspectedVariant) -> Emulation
         excused=_OF_COMPILERS.get(variant.planned.toolchain.name, frozenset()),
         fewer=launches.built_for_fewer(variant.planned.known, _TURNS),
         others=_others(context, variant, given) if given is not None else (),
-        full_size=_full_size(context, variant, given) if given is not None and not point.problem.whole else None,
+        not_shown=(_TOO_MANY,) if _is_small(context, variant, small) and not _has_time(context, variant) else (),
+        full_size=_full_size(context, variant, given) if _is_small(context, variant, small) else None,
     )
 
 
@@ -285,16 +286,35 @@ _WORK: Final = 360_000_000
 _WORK_OF_ALL: Final = 8 * _WORK
 """The same for all variants of a run, where they are many."""
 
+_LEAST_WORK: Final = 30_000_000
+"""The same for a variant, with less of which nothing is shown: of a run of more variants, evenly spread ones get it."""
+
+_TOO_MANY: Final = "at the problem's own size, nothing was executed: the run has too many variants"
+
+
+def _is_small(context: FlowContext, variant: InspectedVariant, small: Mapping[str, Scalar]) -> bool:
+    """Whether the emulated problem is another one than the variant's own."""
+    point = variant.planned.point
+    if point.problem.emulate is None or point.problem.whole:
+        return False
+    return dict(context.experiment.operator.for_parameters(point.problem.values, point.parameters)) != dict(small)
+
+
+def _has_time(context: FlowContext, variant: InspectedVariant) -> bool:
+    """Whether blocks of a variant are executed at the problem's own size."""
+    return not variant.planned.position % max(1, -(-_LEAST_WORK * context.variants // _WORK_OF_ALL))
+
+
 _BETWEEN: Final = (4, 16, 64, 256, 1024, 4096, 16384, 65536)
 """How many times as large as the emulated sizes are those at which a fault of the full size is looked for."""
 
 
-def _full_size(context: FlowContext, variant: InspectedVariant, given: Problem) -> FullSizeTask | None:
-    """The execution of sampled blocks at the problem's own size; None where that is the emulated one."""
+def _full_size(context: FlowContext, variant: InspectedVariant, given: Problem | None) -> FullSizeTask | None:
+    """The execution of sampled blocks at the problem's own size; None where the run has too many variants."""
     point, computed = variant.planned.point, context.experiment.operator
-    full = dict(computed.for_parameters(point.problem.values, point.parameters))
-    if full == dict(computed.for_parameters(given, point.parameters)):
+    if given is None or not _has_time(context, variant):
         return None
+    full = dict(computed.for_parameters(point.problem.values, point.parameters))
     own = given if isinstance(computed, Declared) else _own_fields(computed, given)
     sizes = smaller_sizes(own, point.problem.values)
     between: dict[str, SizedLaunches] = {}
@@ -307,7 +327,7 @@ def _full_size(context: FlowContext, variant: InspectedVariant, given: Problem) 
         operator=context.experiment.operator_reference,
         seed=context.experiment.seed,
         full=SizedLaunches(full, variant.planned.launched),
-        work=min(_WORK, _WORK_OF_ALL // context.variants),
+        work=min(_WORK, max(_LEAST_WORK, _WORK_OF_ALL // context.variants)),
         between=tuple(between.values()),
         excused=_OF_COMPILERS.get(variant.planned.toolchain.name, frozenset()),
         resident=records.resident_blocks(context.experiment, variant.planned, variant.record, context.gpu),

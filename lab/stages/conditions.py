@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+import numpy as np
+
 from lab.base.errors import UserError
 from lab.emulator.approximations import Approximation
 from lab.emulator.program import Program, program_of
@@ -93,6 +95,8 @@ def other_inputs(judged: Judged, seed: int, others: Sequence[SizedLaunches]) -> 
         if not cut and not unexcused(done[-1], how.excused):
             with contextlib.suppress(UserError):  # a reference that refuses them says nothing
                 reference = judged.computed.reference(judged.problem, made.inputs)
+                if not all(np.isfinite(one.values).all() for one in reference.values()):
+                    return None  # what overflows says nothing
                 largest, tolerance, worst = judged.computed.verify(judged.problem, reference, memory.outputs)
                 if largest > tolerance:
                     named = ", ".join(made.changed)

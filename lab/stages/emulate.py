@@ -47,6 +47,9 @@ from lab.store.model import (
 )
 from lab.templates.launches import Launches
 
+_DECLARED: Final = frozenset[FindingKind](("undeclared-write",))
+"""Faults of what a file declares, behind which there may be faults of the kernel."""
+
 _MOST_FINDINGS = 20
 """Findings that a record keeps; one fault tends to show on many lines."""
 
@@ -123,6 +126,7 @@ class EmulationTask:
         spares_samples: They are executed only where the throughput is not estimated without them.
         excused: Kinds of findings that are the compiler's own doing, whatever the source says: they become a note.
         others: The problem with other factors and leading dimensions.
+        not_shown: What is not shown of a right variant, a sentence each.
         full_size: Blocks to execute at the problem's own size; None where none are.
         fewer: The launches of a GPU that holds fewer blocks, which therefore take several turns, as they do at the
             real size; None where the grid does not depend on the GPU.
@@ -141,6 +145,7 @@ class EmulationTask:
     excused: frozenset[FindingKind] = frozenset()
     fewer: Launches | None = None
     others: tuple[SizedLaunches, ...] = ()
+    not_shown: tuple[str, ...] = ()
     full_size: FullSizeTask | None = None
 
 
@@ -170,11 +175,12 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
             raise
         return not_executed(task, " ".join(str(error).split()))
     largest, tolerance, worst = computed.verify(problem, reference, memory.outputs)
-    if largest > tolerance:
-        worst += _uncovered(task.launches, memory.outputs, worst)
+    if largest > tolerance and NOT_WRITTEN in worst:
+        worst += _uncovered(task.launches, memory.outputs)
     steps = _steps(task, done)
     counts = [step.executed for step in steps if step.executed is not None]
-    findings = tuple(finding for one in done for finding in unexcused(one, task.excused))
+    hint = _uncovered(task.launches, memory.outputs)
+    findings = tuple(_hinted(finding, hint) for one in done for finding in unexcused(one, task.excused))
     turns = ""
     if largest <= tolerance and not findings and task.fewer is not None and sum(one.warps for one in counts) < _MOMENT:
         few = DeviceMemory(inputs, task.fewer)
@@ -183,10 +189,12 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
         )
         largest, tolerance, worst = computed.verify(problem, reference, few.outputs)
         turns = _turns(task.launches, task.fewer) if findings or largest > tolerance else ""
-    right = largest <= tolerance and not findings
-    sample, suspicions = _sampled(task, ptx, counts) if right else (None, ())
-    grown = _growth(task, ptx, steps) if right and sample is None and _is_quick(counts) else _Grown()
-    doubts = (*unknown, *computed.doubts(problem, inputs, memory.outputs)) if right else ()
+    right = largest <= tolerance and all(one.kind in _DECLARED for one in findings)
+    how = replace(how, excused=task.excused | _DECLARED)
+    lenient = replace(task, excused=how.excused)
+    sample, suspicions = _sampled(lenient, ptx, counts) if right else (None, ())
+    grown = _growth(lenient, ptx, steps) if right and sample is None and _is_quick(counts) else _Grown()
+    doubts = (*unknown, *computed.doubts(problem, inputs, memory.outputs), *task.not_shown) if right else ()
     outcome = FullSizeOutcome()
     if right:
         judged = Judged(ptx, task.launches, computed, problem, reference, how, memory, sum(one.warps for one in counts))
@@ -195,7 +203,8 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
             under = tuple(filter(None, [other_inputs(judged, task.seed, task.others)]))
         suspicions, doubts = (*under, *suspicions), (*doubts, *untried)
         if task.full_size is not None and not suspicions:
-            larger = replace(task.full_size, block_warps=_block_warps(task, task.full_size, computed, judged.warps))
+            expected = _block_warps(task, task.full_size, computed, judged.warps)
+            larger = replace(task.full_size, block_warps=expected, excused=how.excused)
             if any(one.waits_for_blocks is BlockWait.ANY for one in done):
                 outcome = resident_at_once(larger)
             else:
@@ -402,9 +411,13 @@ def _turns(launches: Launches, fewer: Launches) -> str:
     )
 
 
-def _uncovered(launches: Launches, outputs: Mapping[str, Array], worst: str) -> str:
-    """Say that a launch has fewer threads than an output that was not written whole has elements."""
-    if NOT_WRITTEN not in worst or len(launches.steps) != 1:
+def _hinted(finding: Finding, hint: str) -> Finding:
+    return replace(finding, detail=finding.detail + hint) if finding.kind == "never-written" else finding
+
+
+def _uncovered(launches: Launches, outputs: Mapping[str, Array]) -> str:
+    """Say that a launch has fewer threads than its largest output has elements; empty where it has enough."""
+    if len(launches.steps) != 1:
         return ""
     threads = math.prod(launches.steps[0].grid) * math.prod(launches.steps[0].block)
     elements = max((array.size for array in outputs.values()), default=0)

@@ -40,7 +40,7 @@ from lab.templates.launches import Launch, Launches
 from lab.verdict.coverage import Coverage, coverage
 from lab.verdict.sampling import sampled_blocks
 
-_MATERIALISED: Final = 1 << 29
+_MATERIALISED: Final = 1 << 30
 """Bytes of the arrays of a problem that is executed as machine code, or by kernels with bulk copies."""
 
 
@@ -244,13 +244,14 @@ def _blocks_of_each(task: FullSizeTask, sized: SizedLaunches, ptx: str, inputs: 
         written |= taken & {*inputs.outputs, *inputs.scratch, *(one.name for one in sized.launches.workspace)}
         cluster = cluster_shape(program_of(ptx, step.entry), step.grid, step.cluster)
         blocks = sampled_blocks(step.grid, cluster, task.seed)
-        result = _executed(task, sized, ptx, step, inputs=inputs, blocks=blocks)
-        if result is None:
-            return _Sampled(inputs, done, f"{step.entry} was not executed: its arrays take more than 512 MiB")
+        made = _executed(task, sized, ptx, step, inputs=inputs, blocks=blocks)
+        if made is None:
+            return _Sampled(inputs, done, f"{step.entry} was not executed: its arrays take more than a gibibyte")
+        result, blocks = made
         if any(finding.kind == _WAITING for finding in result.findings):
             # blocks that wait for earlier ones, as a look-back does, find these at the beginning of the grid
             blocks = tuple(range(min(len(blocks) // math.prod(cluster) * math.prod(cluster), math.prod(step.grid))))
-            result = _executed(task, sized, ptx, step, inputs=inputs, blocks=blocks) or result
+            result, blocks = _executed(task, sized, ptx, step, inputs=inputs, blocks=blocks) or made
         done.append(_Done(step, cluster, result, blocks[: result.finished]))
         if any(finding.kind == _WAITING for finding in result.findings):
             return _Sampled(inputs, done, f"sampled blocks of {step.entry} wait for blocks that are not sampled")
@@ -263,9 +264,13 @@ def _blocks_of_each(task: FullSizeTask, sized: SizedLaunches, ptx: str, inputs: 
 
 
 def _executed(
-    task: FullSizeTask, sized: SizedLaunches, ptx: str, step: Launch, *, inputs: IndexedInputs, blocks: Sequence[int]
-) -> Emulation | None:
-    """Execute blocks on indexed inputs by the interpreter or, where that takes long, on arrays as machine code."""
+    task: FullSizeTask, sized: SizedLaunches, ptx: str, step: Launch, *, inputs: IndexedInputs, blocks: tuple[int, ...]
+) -> tuple[Emulation, tuple[int, ...]] | None:
+    """Execute blocks on indexed inputs by the interpreter or, where that takes long, on arrays as machine code.
+
+    Returns:
+        The result, and the blocks that were to be executed: fewer where each takes long.
+    """
     program, threads = program_of(ptx, step.entry), padded_threads(step.block)
     indexed = not program.has_async_proxy and all(kind != TENSOR_MAP for _, kind in step.arguments)
     little = min(task.work, work_to_make(len(program.code)))
@@ -273,20 +278,23 @@ def _executed(
     if indexed and expected <= little:
         result = _launched(ptx, step, IndexedMemory(inputs, sized.launches), blocks, little, engine="interpreted")
         if result.findings or result.finished == len(blocks):
-            return result
+            return result, blocks
     whole = _materialised(task.operator, _Content(sized.problem), task.seed)
     if whole is not None:
+        size = math.prod(cluster_shape(program, step.grid, step.cluster))
+        some = _affordable(task, blocks, size)
         memory = DeviceMemory(whole, sized.launches, traced=True)
-        return _launched(ptx, step, memory, _affordable(task, blocks), task.work, engine="compiled")
+        return _launched(ptx, step, memory, some, task.work, engine="compiled"), some
     if not indexed:
         return None
-    return _launched(ptx, step, IndexedMemory(inputs, sized.launches), blocks, task.work, engine="interpreted")
+    indexed_memory = IndexedMemory(inputs, sized.launches)
+    return _launched(ptx, step, indexed_memory, blocks, task.work, engine="interpreted"), blocks
 
 
-def _affordable(task: FullSizeTask, blocks: Sequence[int]) -> Sequence[int]:
-    """Return the first blocks, as many as machine code executes in the time allowed, of a few at least."""
-    most = task.work / max(1.0, task.block_warps * _MACHINE_WORK)
-    return blocks[: max(_FEW, int(most))] if most < len(blocks) else blocks
+def _affordable(task: FullSizeTask, blocks: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """Return the first blocks, in clusters of a size: as many as end in the time allowed, but a few at least."""
+    most = max(_FEW, int(task.work / max(1.0, task.block_warps * _MACHINE_WORK)))
+    return blocks[: -(-most // size) * size]
 
 
 def _launched(

@@ -56,7 +56,7 @@ def judged(
 def _verdict(emulation: EmulationRecord) -> tuple[Status, str]:
     """Return what an execution on the CPU says of a variant, with the reason."""
     if emulation.wrong:
-        return Status.WRONG, emulation.wrong
+        return Status.WRONG, "; ".join([emulation.wrong, *(one.summary for one in emulation.suspicions[:1])])
     if emulation.suspicions:
         return Status.SUSPECT, _first_of([one.summary for one in emulation.suspicions])
     if emulation.failure:
@@ -124,9 +124,12 @@ def resident_blocks(
     experiment: Experiment, planned: Planned, record: VariantRecord, gpu: GpuDescription | None
 ) -> tuple[int, ...]:
     """Return how many blocks of each launch the GPU holds at once; nothing where its table does not say."""
+    used = _used(planned, record)
     try:
-        residency = Residency(_target(experiment, planned.request.arch, gpu), _used(planned, record))
+        residency = Residency(_target(experiment, planned.request.arch, gpu), used)
     except UserError:
+        return ()
+    if any(step.entry not in used for step in planned.launched.steps):
         return ()
     return tuple(residency.blocks(step) for step in planned.launched.steps)
 

@@ -621,14 +621,16 @@ def test_the_problem_itself_is_executed_where_that_is_asked_for(emulated, tmp_pa
     assert record.emulation.verification.passed
 
 
-def test_equal_code_on_equal_emulated_problems_is_executed_once(emulated, tmp_path):
+def test_equal_code_on_equal_emulated_problems_is_executed_at_each_ones_own_size(emulated, tmp_path):
     emulated.write_text(EMULATED.replace("m: 64", "m: [62, 60]").replace("[true, false]", "[true]"))
     executor = InProcess()
     services = without_a_gpu(executor=lambda jobs: executor)
     outcome = run(emulated, RunOptions(output=tmp_path / "out", jobs=1), Watcher(), services)
     assert [r.status for r in outcome.records] == [Status.VERIFIED] * 2
-    assert outcome.records[0].emulation == outcome.records[1].emulation
-    assert [function for function, _, _ in executor.submitted].count(execution) == 1
+    one, other = (record.emulation for record in outcome.records)
+    assert replace(one, full_size=None) == replace(other, full_size=None)
+    assert [record.full_size.problem["m"] for record in (one, other)] == [62, 60]
+    assert [function for function, _, _ in executor.submitted].count(execution) == 2
 
 
 def test_a_stated_number_of_variants_is_executed(emulated, tmp_path, no_gpu):

@@ -184,16 +184,19 @@ def test_a_gpu_worker_that_cannot_start_leaves_inspected_records(context, planne
 
 
 def test_problems_with_equal_emulations_are_executed_once(context, tmp_path, store):
-    """Two problems, one emulated size: the second problem's variants take the first one's executions."""
+    """Two problems, one emulated size: the second problem's variants take the first one's executions.
+
+    Of so many variants, the first alone is executed at the size of its own problem, too.
+    """
     (tmp_path / "small.yaml").write_text(EXPERIMENT + "emulate: {m: 32, n: 1, k: 1}\n")
-    context = replace(context, experiment=load(tmp_path / "small.yaml"))
+    context = replace(context, experiment=load(tmp_path / "small.yaml"), variants=10_000)
     planned = plan(context.experiment, expand(context.experiment).points, [toolchain("nvrtc")], ["sm_90"])
     executor, observer = InProcess(), Listing()
     with Recorder(store, observer) as recorder:
         sweep = Sweep(context, recorder, executor, None)
         sweep.work(planned[:3], {})
         sweep.work(planned[3:], {})  # when those of the first problem are done
-    assert sum(function is execution for function, _, _ in executor.submitted) == 3
+    assert sum(function is execution for function, _, _ in executor.submitted) == 4
     assert len(planned) == len(store.records()) == 6
     assert all(record.emulation is not None for record in store.records())
     assert sorted(observer.executions) == sorted(one.variant for one in planned)

@@ -25,6 +25,7 @@ from lab.stages.emulate import (
     not_executed,
     unsupported,
 )
+from lab.store.model import Condition
 from lab.templates.launches import Launch, Launches, Workspace
 
 PTX = """.version 8.0
@@ -128,13 +129,13 @@ def test_a_workspace_that_no_launch_wrote_is_a_finding(task):
 
 
 def test_a_reference_is_executed_once_for_all_variants_that_are_compared_with_it(task, monkeypatch):
-    executed, original = [], stage._executed
+    executed, original = [], stage.run_sequence
 
     def counted(ptx, *rest, **options):
         executed.append(ptx)
         return original(ptx, *rest, **options)
 
-    monkeypatch.setattr(stage, "_executed", counted)
+    monkeypatch.setattr(stage, "run_sequence", counted)
     outputs = []
     for seed in (11, 11, 12):  # another seed, other inputs
         key = stage._Hashed(ReferenceLaunch(PTX, task.launches, task.problem))  # equal ones, as they come unpickled
@@ -237,7 +238,9 @@ def test_outputs_of_the_first_variant_stand_in_for_a_reference(compared):
 def test_a_faulty_first_variant_is_no_reference(compared):
     overrun = PTX.replace("setp.ge.u32 %p1, %r2, %r1;", "setp.ge.u32 %p1, %r2, 32;")
     faulty = replace(compared, reference=replace(compared.reference, ptx=overrun))
-    assert "has faults of its own" in emulate(faulty, PTX).fault
+    record = emulate(faulty, PTX)
+    assert not record.fault
+    assert any("stands in for none" in one for one in record.not_shown)
     assert "out-of-bounds" in emulate(compared, overrun).fault
 
 
@@ -356,7 +359,9 @@ $fine:
     done = emulate(sampled(compared, reference=replace(compared.reference, ptx=faulty)), faulty)
     assert not done.fault
     assert done.sample is None
-    assert any(note.startswith("with m = 2, executed for its counts: ") for note in done.notes)
+    (suspicion,) = done.suspicions
+    assert suspicion.condition is Condition.LARGER
+    assert (suspicion.finding.kind, suspicion.detail) == ("out-of-bounds", "with m = 2")
 
 
 def test_a_kernel_need_not_bear_its_sample(compared):

@@ -45,23 +45,25 @@ def behind_barriers(program: BarrierCode, positions: Collection[int]) -> Mapping
         Position to the blocks of code that have an effect, follow the barrier, never lead to it and can be reached
         without it. Barriers without such code are left out.
     """
+    follow = {block.index: program.successors(block) for block in program.blocks}
+    lead: dict[int, list[int]] = {index: [] for index in follow}
+    for index, targets in follow.items():
+        for target in targets:
+            lead[target].append(index)
     found: dict[int, frozenset[int]] = {}
     for block in program.blocks:
         if block.end is None or block.end not in positions:
             continue
-        behind = _reached(program, program.successors(block), block.index)
-        around = _reached(program, [program.entries[block.function]], block.index)
-        some = [
-            index
-            for index in behind & around
-            if _has_effect(program, program.blocks[index]) and block.index not in _reached(program, [index], -1)
-        ]
+        behind = _reached(follow, follow[block.index], block.index)
+        around = _reached(follow, [program.entries[block.function]], block.index)
+        before = _reached(lead, lead[block.index], -1)
+        some = [index for index in (behind & around) - before if _has_effect(program, program.blocks[index])]
         if some:
             found[block.end] = frozenset(some)
     return found
 
 
-def _reached(program: BarrierCode, starts: Sequence[int], without: int) -> set[int]:
+def _reached(follow: Mapping[int, Sequence[int]], starts: Sequence[int], without: int) -> set[int]:
     """Return the blocks that can be reached from some, these included, on ways without a certain block."""
     found: set[int] = set()
     todo = list(starts)
@@ -69,7 +71,7 @@ def _reached(program: BarrierCode, starts: Sequence[int], without: int) -> set[i
         index = todo.pop()
         if index not in found and index != without:
             found.add(index)
-            todo += program.successors(program.blocks[index])
+            todo += follow[index]
     return found
 
 

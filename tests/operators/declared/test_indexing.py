@@ -1,0 +1,62 @@
+"""Contents of declared arrays at any index."""
+
+import numpy as np
+import pytest
+
+from lab.base.errors import UserError
+from lab.operators.declared.declaration import declare
+from lab.operators.declared.indexing import indexed_inputs
+from lab.operators.declared.inputs import inputs, plan
+from lab.operators.indexed import PAGE
+
+
+def described(arguments, problem, folder):
+    found, mistakes = declare("k", arguments=arguments, folder=folder, problem=tuple(problem), parameters=())
+    assert mistakes == ()
+    return found, plan(found, problem)
+
+
+ARGUMENTS = {
+    "y": "out float32[n]",
+    "w": "scratch float32[n]",
+    "done": "scratch uint32[n] zeros",
+    "one": "inout float32[n] ones",
+    "place": "int32[n] range",
+    "made": "float32[n] = 2 * arange(n) + 1",
+    "x": "float32[n]",
+    "u": "int32[n] uniform 5 9",
+}
+
+
+def test_contents_without_chance_are_those_of_arrays(tmp_path):
+    found, planned = described(ARGUMENTS, {"n": 3 * PAGE + 5}, tmp_path)
+    indexed, whole = indexed_inputs(found, planned, 0), inputs(found, planned, 0)
+    assert (indexed.outputs, indexed.required) == (whole.outputs, whole.required)
+    assert indexed.scratch == {"w": False, "done": True}
+    for name in ("y", "w", "done", "one", "place", "made"):
+        held = indexed.arrays[name].read(0, planned.shapes[name][0])
+        np.testing.assert_array_equal(held.view(np.uint32), whole.arrays[name].view(np.uint32), err_msg=name)
+
+
+def test_random_contents_depend_on_the_index_alone(tmp_path):
+    found, planned = described({**ARGUMENTS, "place": "int64[n] range"}, {"n": 1 << 33}, tmp_path)
+    one, two = (indexed_inputs(found, planned, 3) for _ in range(2))
+    far = (1 << 33) - 100
+    np.testing.assert_array_equal(one.arrays["x"].read(far, 1 << 33), two.arrays["x"].read(far, 1 << 33))
+    values = one.arrays["x"].read(0, 4 * PAGE)
+    assert abs(values.mean()) < 0.02
+    assert abs(values.std() - 1) < 0.02
+    assert not np.array_equal(values[:PAGE], values[PAGE : 2 * PAGE])
+    assert set(np.unique(one.arrays["u"].read(far, 1 << 33))) == {5, 6, 7, 8}
+
+
+def test_what_does_not_fit_is_refused(tmp_path):
+    with pytest.raises(UserError) as caught:
+        indexed_inputs(*described({"y": "out float32[n]", "i": "int32[n] range"}, {"n": 1 << 32}, tmp_path), 0)
+    assert caught.value.key == "arguments.i"
+
+
+def test_a_file_is_read(tmp_path):
+    np.save(tmp_path / "v.npy", np.arange(6, dtype=np.float32))
+    found, planned = described({"y": "out float32[n]", "v": "float32[n] v.npy"}, {"n": 6}, tmp_path)
+    assert indexed_inputs(found, planned, 0).arrays["v"].read(2, 4).tolist() == [2, 3]

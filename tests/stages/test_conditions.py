@@ -1,0 +1,131 @@
+"""The small size under other conditions."""
+
+from dataclasses import replace
+
+import compiling
+import numpy as np
+import pytest
+
+from lab.operators.base import Expected, Inputs, OtherInputs
+from lab.stages import conditions
+from lab.stages.conditions import Judged, other_conditions, other_inputs
+from lab.stages.full_size import SizedLaunches
+from lab.stages.memory import DeviceMemory
+from lab.stages.sequence import LaunchMode, run_sequence
+from lab.store.model import Condition
+from lab.templates.launches import Launch, Launches
+
+SOURCE = """__device__ int calls[4];
+__device__ unsigned taken;
+extern "C" __global__ void plain(float* y, const float* x) {
+  y[threadIdx.x + 64 * blockIdx.x] = x[threadIdx.x + 64 * blockIdx.x];
+}
+extern "C" __global__ void counts(float* y, const float* x) {
+  int i = threadIdx.x + 64 * blockIdx.x;
+  y[i] = calls[blockIdx.x] > 0 ? 0 : x[i];
+  __syncthreads();
+  if (threadIdx.x == 0) calls[blockIdx.x] = 1;
+}
+extern "C" __global__ void tickets(float* y, const float* x) {
+  __shared__ unsigned t;
+  if (threadIdx.x == 0) t = atomicInc(&taken, 3);
+  __syncthreads();
+  y[threadIdx.x + 64 * blockIdx.x] = x[threadIdx.x + 64 * t];
+}
+extern "C" __global__ void slots(float* y, const float* x) {
+  unsigned w;
+  asm volatile("mov.u32 %0, %%warpid;" : "=r"(w));
+  y[threadIdx.x + 64 * blockIdx.x] = w < 2 ? x[threadIdx.x + 64 * blockIdx.x] : 0;
+}
+extern "C" __global__ void near(float* y, const float* x) {
+  float r;
+  asm("tanh.approx.f32 %0, %1;" : "=f"(r) : "f"(x[threadIdx.x + 64 * blockIdx.x]));
+  y[threadIdx.x + 64 * blockIdx.x] = r - tanhf(x[threadIdx.x + 64 * blockIdx.x]) + x[threadIdx.x + 64 * blockIdx.x];
+}
+extern "C" __global__ void absolute(float* y, const float* x) {
+  y[threadIdx.x + 64 * blockIdx.x] = fabsf(x[threadIdx.x + 64 * blockIdx.x]);
+}"""
+
+
+class Copy:
+    """A copy of positive numbers; other inputs have some that are negative."""
+
+    def inputs(self, problem, seed):
+        x = np.random.default_rng(seed).uniform(1, 2, 256).astype(np.float32)
+        return Inputs({}, {"x": x, "y": np.full(256, np.nan, np.float32)}, ("y",), ("y",))
+
+    def restored(self, problem):
+        return problem
+
+    def other_inputs(self, problem, seed):
+        made = self.inputs(problem, seed)
+        return OtherInputs(replace(made, arrays={**made.arrays, "x": -made.arrays["x"]}), ("x",))
+
+    def reference(self, problem, inputs):
+        return {"y": Expected(inputs.arrays["x"].astype(np.float64), np.ones(256))}
+
+    def verify(self, problem, reference, outputs):
+        error = np.abs(outputs["y"] - reference["y"].values)
+        worst = int(np.argmax(error))
+        return float(error[worst]), 1e-5, f"y[{worst}] is off"
+
+
+@pytest.fixture(scope="module")
+def ptx():
+    return compiling.compile_text(SOURCE, "-lineinfo")
+
+
+def judged(ptx, entry):
+    arguments = (("y", "float32*"), ("x", "float32*"))
+    launches, computed, how = Launches((Launch(entry, (4, 1, 1), (64, 1, 1), 0, arguments),)), Copy(), LaunchMode()
+    inputs = computed.inputs({}, 0)
+    memory = DeviceMemory(inputs, launches)
+    assert run_sequence(ptx, launches, memory, how)[0].clean
+    reference = computed.reference({}, inputs)
+    assert computed.verify({}, reference, memory.outputs)[0] <= 1e-5
+    return Judged(ptx, launches, computed, {}, reference, how, memory, 100)
+
+
+@pytest.mark.parametrize(
+    ("entry", "condition", "said"),
+    [
+        ("counts", Condition.SECOND_LAUNCH, "y["),
+        ("tickets", Condition.ORDER, "y["),
+        ("slots", Condition.MACHINE, "%warpid"),
+        ("near", Condition.ROUNDING, "tanh.approx.f32"),
+    ],
+)
+def test_what_depends_on_a_condition_is_suspect_under_it(ptx, entry, condition, said):
+    found, untried = other_conditions(judged(ptx, entry))
+    assert [one.condition for one in found] == [condition]
+    assert said in found[0].summary
+    assert untried == ()
+
+
+def test_a_kernel_that_no_condition_matters_to_is_not_executed_again(ptx, monkeypatch):
+    once = judged(ptx, "plain")
+    kept = replace(once, ptx=ptx.replace("calls", "unused"))  # a module has its variables, whoever uses them
+    assert other_conditions(kept) == ((), ())
+    monkeypatch.setattr(conditions, "run_sequence", None)
+    assert not conditions._matters(Condition.ORDER, once, [*conditions._programs(once)])
+
+
+def test_what_takes_too_long_is_not_tried(ptx):
+    found, untried = other_conditions(replace(judged(ptx, "tickets"), warps=10**8))
+    assert found == ()
+    assert str(Condition.ORDER) in untried[0]
+
+
+def test_other_inputs_show_what_the_first_ones_hide(ptx):
+    found = other_inputs(judged(ptx, "absolute"), 0, ())
+    assert found.condition is Condition.INPUTS
+    assert "x" in found.detail
+    assert other_inputs(judged(ptx, "plain"), 0, ()) is None
+
+
+def test_another_problem_is_executed_too(ptx):
+    fewer = judged(ptx, "plain")
+    step = replace(fewer.launches.steps[0], grid=(2, 1, 1))
+    found = other_inputs(fewer, 0, [SizedLaunches({"ld": 2}, Launches((step,)))])
+    assert (found.condition, found.finding.kind) == (Condition.INPUTS, "never-written")
+    assert "ld = 2" in found.detail

@@ -1,0 +1,109 @@
+"""The device's memory from launch to launch."""
+
+from dataclasses import replace
+
+import compiling
+import numpy as np
+import pytest
+
+from lab.operators.base import Inputs
+from lab.operators.indexed import IndexedInputs, WholeArray
+from lab.stages.memory import DeviceMemory, IndexedMemory
+from lab.stages.sequence import LaunchMode, run_sequence
+from lab.templates.launches import Launch, Launches, Workspace
+
+SOURCE = """extern "C" __global__ void first(float* w, const float* x, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) w[i] = 2 * x[i];
+}
+extern "C" __global__ void second(float* y, const float* w, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = w[i] + 1;
+}
+extern "C" __global__ void touches(float* x, float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) { x[i] = 0; y[i] = 0; }
+}
+extern "C" __global__ void reads(float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] += 1;
+}
+extern "C" __global__ void half(float* y, int n) {
+  int i = 2 * (blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n) y[i] = 1;
+}"""
+N = 100
+
+
+@pytest.fixture(scope="module")
+def ptx():
+    return compiling.compile_text(SOURCE, "-lineinfo")
+
+
+def step(entry, *arguments):
+    return Launch(entry, (1, 1, 1), (128, 1, 1), 0, (*tuple((name, "float32*") for name in arguments), ("n", "int32")))
+
+
+def inputs():
+    x = np.arange(N, dtype=np.float32)
+    return Inputs({"n": N}, {"x": x, "y": np.full(N, np.nan, np.float32)}, ("y",), required=("y",))
+
+
+def run(ptx, *steps, workspace=()):
+    given = inputs()
+    memory = DeviceMemory(given, Launches(steps, workspace))
+    done = run_sequence(ptx, Launches(steps, workspace), memory, LaunchMode())
+    return given, memory, done
+
+
+def test_later_launches_read_what_earlier_ones_wrote(ptx):
+    workspace = (Workspace("w", "float32", N),)
+    given, memory, done = run(ptx, step("first", "w", "x"), step("second", "y", "w"), workspace=workspace)
+    assert all(one.clean for one in done)
+    np.testing.assert_array_equal(memory.outputs["y"], 2 * given.arrays["x"] + 1)
+
+
+def test_what_no_launch_wrote_may_not_be_read(ptx):
+    _, _, done = run(ptx, step("second", "y", "w"), workspace=(Workspace("w", "float32", N),))
+    assert {one.kind for one in done[0].findings} == {"uninitialised-read"}
+
+
+def test_inputs_stay_as_they_are_and_a_store_to_them_is_found(ptx):
+    given, _, done = run(ptx, step("touches", "x", "y"))
+    assert [(one.kind, one.source.line) for one in done[0].findings] == [("undeclared-write", 11)]
+    np.testing.assert_array_equal(given.arrays["x"], np.arange(N))
+
+
+def test_an_output_that_is_only_written_may_not_be_read(ptx):
+    _, _, done = run(ptx, step("reads", "y"))
+    assert [(one.kind, one.source.line) for one in done[0].findings] == [("uninitialised-read", 15)]
+
+
+def test_an_output_must_be_written_whole(ptx):
+    _, _, done = run(ptx, step("half", "y"))
+    assert [(one.kind, one.count) for one in done[0].findings] == [("never-written", 50)]
+
+
+def test_scratch_may_be_written_and_keeps_what_a_launch_left(ptx):
+    given = replace(inputs(), outputs=("y",), scratch={"x": True})
+    memory = DeviceMemory(given, Launches((step("touches", "x", "y"),)))
+    assert memory.keeps_scratch
+    assert run_sequence(ptx, Launches((step("touches", "x", "y"),)), memory, LaunchMode())[0].clean
+    assert given.arrays["x"][5] == 5
+    memory.reset()
+    run_sequence(ptx, Launches((step("first", "y", "x"),)), memory, LaunchMode())
+    assert (memory.outputs["y"] == 0).all()
+    run_sequence(ptx, Launches((step("first", "y", "x"),)), fresh := memory.fresh(), LaunchMode())
+    np.testing.assert_array_equal(fresh.outputs["y"], 2 * given.arrays["x"])
+
+
+def test_indexed_memory_hands_out_the_same_arguments():
+    arrays = {name: WholeArray(array) for name, array in inputs().arrays.items()}
+    given = IndexedInputs({"n": N}, arrays, ("y",), ("y",), {})
+    memory = IndexedMemory(given, Launches((step("second", "y", "w"),), (Workspace("w", "float32", N, zero=True),)))
+    y, x, w = (memory.argument(name, "float32*") for name in ("y", "x", "w"))
+    assert (y.initialised, y.readonly) == (False, False)
+    assert (x.initialised, x.readonly) == (True, True)
+    assert (w.initialised, w.readonly) == (True, False)
+    assert w.source.read(3, 5).tolist() == [0, 0]
+    assert memory.argument("n", "int32") == np.int32(N)
