@@ -38,7 +38,7 @@ class IndexedArray(Protocol):
         """Return the elements from `start` to `stop`, 1-D."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class WholeArray:
     """An array that is there."""
 
@@ -76,12 +76,14 @@ class PagedArray:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Return the elements from `start` to `stop`, 1-D."""
-        numbers = range(start // PAGE, -(-stop // PAGE))
-        parts = [self._held(number) for number in numbers]
-        if not parts:
-            return np.zeros(0, self.dtype)
-        whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return whole[start - numbers[0] * PAGE : stop - numbers[0] * PAGE]
+        first = start // PAGE
+        if stop - first * PAGE <= PAGE:
+            return self._held(first)[start - first * PAGE : stop - first * PAGE]
+        found = np.empty(max(0, stop - start), self.dtype)
+        for number in range(first, -(-stop // PAGE)):
+            begin, end = max(start, number * PAGE), min(stop, (number + 1) * PAGE)
+            found[begin - start : end - start] = self._held(number)[begin - number * PAGE : end - number * PAGE]
+        return found
 
     def _held(self, number: int) -> NDArray[Any]:
         found = self._pages.get(number)
@@ -92,7 +94,7 @@ class PagedArray:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class IndexedInputs:
     """The counterpart of `lab.operators.base.Inputs`, whose other fields it has.
 

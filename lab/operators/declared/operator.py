@@ -257,8 +257,11 @@ class Declared(Operator[DeclaredProblem]):
 
     @_of_types
     def indexed_inputs(self, problem: DeclaredProblem, seed: int) -> IndexedInputs | None:
-        """Return the arrays as functions of the index; None where one cannot be described so."""
-        return indexed_inputs(self.declaration, self._plan(problem), seed)
+        """Return the arrays as functions of the index; None where one cannot be described so.
+
+        Of the same problem, they are the same ones.
+        """
+        return _indexed(self.declaration, _fields(problem), seed)
 
     @_of_types
     def representative(
@@ -447,8 +450,7 @@ class Declared(Operator[DeclaredProblem]):
 
     @_of_types
     def _plan(self, problem: DeclaredProblem) -> ArgumentPlan:
-        fields = tuple((key, type(value), value) for key, value in problem.items() if key != "name")
-        return _planned(self.declaration, fields)
+        return _planned(self.declaration, _fields(problem))
 
     def _is_double(self) -> bool:
         """Whether outputs are of 64-bit floats; of integers, whether all float inputs are."""
@@ -538,10 +540,24 @@ def _numbers(planned: ArgumentPlan, rules: Rules) -> Mapping[str, Given]:
     }
 
 
+_Fields = tuple[tuple[str, type, Scalar], ...]
+
+
+def _fields(problem: DeclaredProblem) -> _Fields:
+    """Return a problem as a key. Types are in it because 1, 1.0 and true are equal."""
+    return tuple((key, type(value), value) for key, value in problem.items() if key != "name")
+
+
 @lru_cache(maxsize=256)
-def _planned(declaration: Declaration, fields: tuple[tuple[str, type, Scalar], ...]) -> ArgumentPlan:
-    """Cached, since a sweep asks for each variant. Types are in the key because 1, 1.0 and true are equal."""
+def _planned(declaration: Declaration, fields: _Fields) -> ArgumentPlan:
+    """Cached, since a sweep asks for each variant."""
     return plan(declaration, {name: value for name, _, value in fields})
+
+
+@lru_cache(maxsize=1)
+def _indexed(declaration: Declaration, fields: _Fields, seed: int) -> IndexedInputs | None:
+    """Cached with the pages that are drawn, since the variants of a sweep share a problem."""
+    return indexed_inputs(declaration, _planned(declaration, fields), seed)
 
 
 @lru_cache(maxsize=64)
