@@ -702,8 +702,7 @@ class _Arguments:
 
     def _address(self, index: int, parameter: Variable, buffer: Buffer | IndexedBuffer) -> bytes:
         key = f"args[{index}]"
-        indexed = isinstance(buffer, IndexedBuffer)
-        base = self._indexed(buffer) if indexed else self._base(key, parameter.name, buffer)
+        base = self._indexed(buffer) if isinstance(buffer, IndexedBuffer) else self._base(key, parameter.name, buffer)
         self.names.setdefault(parameter.name, []).append(self._space.at(base))
         return base.to_bytes(8, "little")
 

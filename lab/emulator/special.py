@@ -44,7 +44,7 @@ def machine_clock(machine: int | None) -> StepClock:
     return StepClock(start=int(np.random.default_rng((machine, _CLOCK)).integers(2**63)))
 
 
-_CLOCK, _BLOCK, _WAVE, _GRID = range(4)
+_CLOCK, _BLOCK, _GRID = range(3)
 """What a machine's seed draws: streams of random numbers that don't depend on each other."""
 
 
@@ -86,12 +86,9 @@ def _of_machine(batch: Batch, machine: int) -> dict[str, Integers | Mask]:
     multiprocessors = np.empty(batch.blocks, np.uint32)
     slots = np.empty((batch.blocks, warps), np.uint32)
     for i in range(batch.blocks):
-        wave, place = divmod(first + i, MULTIPROCESSORS)
-        if i == 0 or place == 0:
-            order = np.random.default_rng((machine, _WAVE, wave)).permutation(MULTIPROCESSORS)
-        multiprocessors[i] = order[place]
         dice = np.random.default_rng((machine, _BLOCK, first + i))
         slots[i] = dice.permutation(_WARPS_OF_A_MULTIPROCESSOR)[:warps]
+        multiprocessors[i] = dice.integers(MULTIPROCESSORS)  # nothing promises that each gets as many
     return {
         "%smid": np.repeat(multiprocessors, each),
         "%nsmid": _fixed(MULTIPROCESSORS),

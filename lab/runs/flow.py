@@ -29,7 +29,7 @@ from lab.gpu.process.job import Job, Policy
 from lab.gpu.timing.cache import Flush
 from lab.isa.model import InstructionClass
 from lab.measured.timing import GpuDescription, Merit
-from lab.operators.base import Problem
+from lab.operators.base import Operator, Problem
 from lab.operators.builtin import suspect
 from lab.operators.checked import OperatorFault
 from lab.operators.declared.mapped import MappedView
@@ -269,7 +269,7 @@ _OTHERS_EVERY: Final = 8
 def _others(context: FlowContext, variant: InspectedVariant, given: Problem) -> tuple[SizedLaunches, ...]:
     """The emulated problem with other values of the neutral fields that the kernel takes as arguments."""
     computed = context.experiment.operator
-    if isinstance(computed, Declared | ForeignOperator) or variant.planned.position % _OTHERS_EVERY:
+    if not isinstance(computed, Operator) or isinstance(computed, Declared) or variant.planned.position % _OTHERS_EVERY:
         return ()
     other = computed.other_problem(given)
     if other is None:

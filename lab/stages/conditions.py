@@ -49,6 +49,7 @@ class Judged:
         how: How it was executed.
         memory: The device's memory after that.
         warps: Warp instructions that this took.
+        seed: Seed of the inputs.
     """
 
     ptx: str
@@ -59,6 +60,7 @@ class Judged:
     how: LaunchMode
     memory: DeviceMemory
     warps: int
+    seed: int
 
 
 def other_conditions(judged: Judged) -> tuple[tuple[Suspicion, ...], tuple[str, ...]]:
@@ -174,7 +176,23 @@ def _on_another_machine(judged: Judged) -> Suspicion | None:
 def _launched_again(judged: Judged) -> Suspicion | None:
     judged.memory.reset()
     outcome = _again(judged, judged.how, judged.memory)
+    has_scratch = bool(judged.launches.workspace) or judged.memory.keeps_scratch
+    if outcome == ("", None) and judged.computed.has_reference and not has_scratch:
+        outcome = _on_new_inputs(judged)
     return _suspicion(Condition.SECOND_LAUNCH, "the results depend on what the first launch left", outcome)
+
+
+def _on_new_inputs(judged: Judged) -> tuple[str, Finding | None]:
+    """Execute a variant again on inputs of another seed, in the state that earlier launches left, as `_again` does."""
+    inputs = judged.computed.inputs(judged.problem, judged.seed + 1)
+    memory = DeviceMemory(inputs, judged.launches)
+    done = run_sequence(judged.ptx, judged.launches, memory, replace(judged.how, counted=False, trace=False))
+    findings = unexcused(done[-1], judged.how.excused)
+    if findings:
+        return "", findings[0]
+    reference = judged.computed.reference(judged.problem, inputs)
+    largest, tolerance, worst = judged.computed.verify(judged.problem, reference, memory.outputs)
+    return "" if largest <= tolerance else f"with other inputs, {worst}", None
 
 
 def _rounded(judged: Judged) -> Suspicion | None:

@@ -197,7 +197,8 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     doubts = (*unknown, *computed.doubts(problem, inputs, memory.outputs), *task.not_shown) if right else ()
     outcome = FullSizeOutcome()
     if right:
-        judged = Judged(ptx, task.launches, computed, problem, reference, how, memory, sum(one.warps for one in counts))
+        warps = sum(one.warps for one in counts)
+        judged = Judged(ptx, task.launches, computed, problem, reference, how, memory, warps, task.seed)
         under, untried = other_conditions(judged)
         if task.reference is None and not under and judged.warps <= _MOMENT:
             under = tuple(filter(None, [other_inputs(judged, task.seed, task.others)]))

@@ -166,13 +166,17 @@ def execute_full_size(task: FullSizeTask, ptx: str, *, compare: bool = True) -> 
         unclear, hole = _covered(name, sampled)
         holes += [hole] if hole else []
         not_shown += [f"{Condition.FULL_SIZE}, {unclear}"] if unclear and not sampled.cut else []
+    covered = not holes and not not_shown
     compared, off = 0, ""
     if not holes and compare:
         compared, off = _compared(task, sampled)
+        if not compared and not not_shown:
+            not_shown.append(
+                f"{Condition.FULL_SIZE}, no values were compared with the reference, only at the small size"
+            )
     wrong = [*holes, *([off] if off else [])]
     if wrong and (wraps := _wrapped(task, ptx, sampled)):
         wrong[0] += f"; {wraps}"
-    covered = not holes and not not_shown
     record = _record(task, sampled, compared, covered=covered)
     return FullSizeOutcome(record, tuple(Suspicion(Condition.FULL_SIZE, one) for one in wrong), tuple(not_shown))
 

@@ -31,6 +31,9 @@ _STORES: Final = 1 << 26
 _OWNERS: Final = 1 << 22
 """Blocks among which the owner of an element is looked for."""
 
+_WRAP: Final = 1 << 32
+"""Elements by which an index of 32 bits is off once it has wrapped around."""
+
 _ASKED: Final = 64
 """Elements that a sampled block leaves out and whose owners are looked for."""
 
@@ -83,7 +86,9 @@ def coverage(
     written_by = {number: elements[blocks == number] for number in executed}
     model = _model(written_by, grid, cluster)
     if model is None:
-        return _by_counts(size, total, written_by)
+        wrapped = _model(_lowest(written_by), grid, cluster)
+        stray = -1 if wrapped is None else _wrapped_around(wrapped, written_by, size)
+        return Covered(Coverage.INCOMPLETE, stray, 1) if stray >= 0 else _by_counts(size, total, written_by)
     for number, mine in written_by.items():
         expected = model.pattern + model.offset(number)
         expected = expected[(expected >= 0) & (expected < size)]
@@ -175,6 +180,29 @@ def _model(written_by: dict[int, Elements], grid: Index3, cluster: Index3) -> _M
     return _Model(grid, cluster, pattern, int(solution[0]), (strides[0], strides[1], strides[2]))
 
 
+def _lowest(written_by: dict[int, Elements]) -> dict[int, Elements]:
+    """Return the blocks before the first one that writes further ahead than the block behind it."""
+    kept: dict[int, Elements] = {}
+    last = -1
+    for number, mine in sorted(written_by.items()):
+        if len(mine):
+            if int(mine[0]) < last:
+                break
+            last = int(mine[0])
+        kept[number] = mine
+    return kept
+
+
+def _wrapped_around(model: _Model, written_by: dict[int, Elements], size: int) -> int:
+    """Return an element whose block writes 2^32 elements before it, or a multiple of that; -1 where none does."""
+    for number, mine in written_by.items():
+        if len(mine):
+            ahead = model.offset(number) - int(mine[0])
+            if ahead and ahead % _WRAP == 0 and 0 <= model.offset(number) < size:
+                return model.offset(number)
+    return -1
+
+
 def _without_owner(model: _Model, left_out: Elements, written_by: dict[int, Elements]) -> int | None:
     """Return an element that a sampled block leaves out and no other block writes; -1 without one, None if unknown.
 
@@ -184,8 +212,8 @@ def _without_owner(model: _Model, left_out: Elements, written_by: dict[int, Elem
     reach = int(model.pattern[-1])
     if math.prod(model.grid) > _OWNERS and model.strides[0] <= 0:
         return None
-    asked = left_out[np.unique(np.linspace(0, len(left_out) - 1, _ASKED).astype(np.int64))]
-    for element in asked.tolist():
+    asked: list[int] = left_out[np.unique(np.linspace(0, len(left_out) - 1, _ASKED).astype(np.int64))].tolist()
+    for element in asked:
         owners = _blocks_near(model, element, reach)
         if owners is None:
             return None

@@ -68,8 +68,8 @@ def test_a_machine_spreads_blocks_over_its_multiprocessors():
     found = seen(1)
     of_blocks = found[:, 0, 0, 0]
     assert (found[..., 0] == of_blocks[:, None, None]).all()
-    assert sorted(of_blocks[:132]) == list(range(132))
-    assert not np.array_equal(of_blocks[:132], np.arange(132))
+    assert of_blocks.max() < 132
+    assert 50 < len(set(of_blocks[:132].tolist())) < 132  # one SM has several, while others have none
     assert (found[..., 2] == 132).all()
     assert (found[..., 3] == np.arange(32)).all()
 

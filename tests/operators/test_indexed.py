@@ -22,7 +22,7 @@ def test_spans_across_pages(span):
 
 
 def test_a_page_is_made_once():
-    asked = []
+    asked: list[int] = []
     array = squares(1 << 40, asked)
     assert array.read(5, 7).tolist() == [25, 36]
     assert array.read(6, 8).tolist() == [36, 49]

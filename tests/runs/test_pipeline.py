@@ -628,8 +628,10 @@ def test_equal_code_on_equal_emulated_problems_is_executed_at_each_ones_own_size
     outcome = run(emulated, RunOptions(output=tmp_path / "out", jobs=1), Watcher(), services)
     assert [r.status for r in outcome.records] == [Status.VERIFIED] * 2
     one, other = (record.emulation for record in outcome.records)
+    assert one is not None
+    assert other is not None
     assert replace(one, full_size=None) == replace(other, full_size=None)
-    assert [record.full_size.problem["m"] for record in (one, other)] == [62, 60]
+    assert [record.full_size and record.full_size.problem["m"] for record in (one, other)] == [62, 60]
     assert [function for function, _, _ in executor.submitted].count(execution) == 2
 
 

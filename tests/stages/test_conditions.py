@@ -1,12 +1,13 @@
 """The small size under other conditions."""
 
 from dataclasses import replace
+from typing import Any, cast
 
 import compiling
 import numpy as np
 import pytest
 
-from lab.operators.base import Expected, Inputs, OtherInputs
+from lab.operators.base import Expected, Inputs, Operator, OtherInputs
 from lab.stages import conditions
 from lab.stages.conditions import Judged, other_conditions, other_inputs
 from lab.stages.full_size import SizedLaunches
@@ -25,6 +26,12 @@ extern "C" __global__ void counts(float* y, const float* x) {
   y[i] = calls[blockIdx.x] > 0 ? 0 : x[i];
   __syncthreads();
   if (threadIdx.x == 0) calls[blockIdx.x] = 1;
+}
+extern "C" __global__ void keeps(float* y, const float* x) {
+  static __device__ float first[256];
+  int i = threadIdx.x + 64 * blockIdx.x;
+  if (first[i] == 0) first[i] = x[i];
+  y[i] = first[i];
 }
 extern "C" __global__ void tickets(float* y, const float* x) {
   __shared__ unsigned t;
@@ -49,6 +56,8 @@ extern "C" __global__ void absolute(float* y, const float* x) {
 
 class Copy:
     """A copy of positive numbers; other inputs have some that are negative."""
+
+    has_reference = True
 
     def inputs(self, problem, seed):
         x = np.random.default_rng(seed).uniform(1, 2, 256).astype(np.float32)
@@ -83,13 +92,14 @@ def judged(ptx, entry):
     assert run_sequence(ptx, launches, memory, how)[0].clean
     reference = computed.reference({}, inputs)
     assert computed.verify({}, reference, memory.outputs)[0] <= 1e-5
-    return Judged(ptx, launches, computed, {}, reference, how, memory, 100)
+    return Judged(ptx, launches, cast("Operator[Any]", computed), {}, reference, how, memory, 100, 1)
 
 
 @pytest.mark.parametrize(
     ("entry", "condition", "said"),
     [
         ("counts", Condition.SECOND_LAUNCH, "y["),
+        ("keeps", Condition.SECOND_LAUNCH, "with other inputs, y["),
         ("tickets", Condition.ORDER, "y["),
         ("slots", Condition.MACHINE, "%warpid"),
         ("near", Condition.ROUNDING, "tanh.approx.f32"),

@@ -25,6 +25,7 @@ from lab.stages.emulate import (
     not_executed,
     unsupported,
 )
+from lab.stages.sequence import run_sequence
 from lab.store.model import Condition
 from lab.templates.launches import Launch, Launches, Workspace
 
@@ -129,7 +130,7 @@ def test_a_workspace_that_no_launch_wrote_is_a_finding(task):
 
 
 def test_a_reference_is_executed_once_for_all_variants_that_are_compared_with_it(task, monkeypatch):
-    executed, original = [], stage.run_sequence
+    executed, original = [], run_sequence
 
     def counted(ptx, *rest, **options):
         executed.append(ptx)

@@ -56,9 +56,9 @@ def operator():
 
 
 def sized(entry, n, grid=None):
-    arguments = (("y", "float32*"), ("x", "float32*"), ("n", "int64"))
-    arguments += (("done", "uint32*"),) if entry == "waits" else ()
-    step = Launch(entry, (grid or -(-n // 128), 1, 1), (128, 1, 1), 0, arguments)
+    arguments = [("y", "float32*"), ("x", "float32*"), ("n", "int64")]
+    arguments += [("done", "uint32*")] if entry == "waits" else []
+    step = Launch(entry, (grid or -(-n // 128), 1, 1), (128, 1, 1), 0, tuple(arguments))
     return SizedLaunches({"n": n}, Launches((step,)))
 
 

@@ -6,6 +6,7 @@ import compiling
 import numpy as np
 import pytest
 
+from lab.emulator.results import IndexedBuffer
 from lab.operators.base import Inputs
 from lab.operators.indexed import IndexedInputs, WholeArray
 from lab.stages.memory import DeviceMemory, IndexedMemory
@@ -101,7 +102,8 @@ def test_indexed_memory_hands_out_the_same_arguments():
     arrays = {name: WholeArray(array) for name, array in inputs().arrays.items()}
     given = IndexedInputs({"n": N}, arrays, ("y",), ("y",), {})
     memory = IndexedMemory(given, Launches((step("second", "y", "w"),), (Workspace("w", "float32", N, zero=True),)))
-    y, x, w = (memory.argument(name, "float32*") for name in ("y", "x", "w"))
+    arguments = [memory.argument(name, "float32*") for name in ("y", "x", "w")]
+    y, x, w = (one for one in arguments if isinstance(one, IndexedBuffer))
     assert (y.initialised, y.readonly) == (False, False)
     assert (x.initialised, x.readonly) == (True, True)
     assert (w.initialised, w.readonly) == (True, False)

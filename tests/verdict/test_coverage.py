@@ -116,6 +116,12 @@ def test_unequal_blocks_out_of_order_are_unknown():
     assert judged(791_900, (7919, 1, 1), stores).coverage is Coverage.UNKNOWN
 
 
+def test_blocks_whose_index_wraps_around_write_the_elements_of_others():
+    found = judged(5_000_000_000, (19_531_250, 1, 1), lambda x, *_: np.arange(256) + x * 256 % 2**32)
+    assert found.coverage is Coverage.INCOMPLETE
+    assert found.element >= 2**32
+
+
 def test_blocks_that_write_nothing_say_nothing():
     assert judged(1000, (1000, 1, 1), lambda *_: []).coverage is Coverage.UNKNOWN
 

@@ -148,7 +148,9 @@ def _log_stores(
     Cells do not tell a thread's update from its store: with `updates`, each may be one.
     """
     for segment, region in space.regions.items():
-        for worker in workers if region.log is not None else ():
+        if region.log is None:
+            continue
+        for worker in workers:
             cells = worker.cells[segment]
             written = np.flatnonzero(cells & np.uint32(WRITTEN | MANY) == WRITTEN)
             blocks = ((cells[written] & np.uint32(MANY - 1)).astype(np.int64) - 1) // (geometry.warps * LANES)

@@ -55,7 +55,8 @@ class PagedRegion(Region):
         if not slots.all():
             self._fill(distinct(pages[slots == 0]))
             slots = self._slots[pages]
-        return (slots.astype(np.int64) - 1 << _SHIFT) + (offsets & _PAGE - 1)
+        found: Addresses = (slots.astype(np.int64) - 1 << _SHIFT) + (offsets & _PAGE - 1)
+        return found
 
     def _fill(self, pages: Indices) -> None:
         if (len(self._pages) + len(pages)) * _PAGE > self.stride:

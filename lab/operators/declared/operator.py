@@ -267,13 +267,18 @@ class Declared(Operator[DeclaredProblem]):
     def representative(
         self, problem: DeclaredProblem, wanted: Mapping[str, NDArray[np.int64]]
     ) -> Mapping[str, NDArray[np.int64]]:
-        """Return a part of the elements where they take long, or are scattered; a few of each block of a product."""
+        """Return the elements that one block decides: fewer where they are scattered, or where they take long.
+
+        Where an element of an unordered output stands, all blocks decide. Products of matrices take long.
+        """
         planned, references = self._plan(problem), dict(self.declaration.references)
         largest = max(map(math.prod, planned.shapes.values()), default=1)
         found: dict[str, NDArray[np.int64]] = {}
         for name, elements in wanted.items():
             shape, text = planned.shapes[name], references.get(name, "")
             size = math.prod(shape)
+            if self.declaration.argument[name].is_unordered or self._ignores(name):
+                continue
             if not text or is_file(text):
                 found[name] = elements
             elif multiplies(text):

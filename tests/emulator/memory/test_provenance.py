@@ -103,4 +103,4 @@ def test_an_access_that_may_mean_two_variables_is_left_alone():
 
 def test_what_is_read_by_loads_for_read_only_memory():
     module = read_ptx(kernel(LOAD + "ld.global.nc.u32 %r0, [%rd2]; ld.global.u32 %r1, [%rd3];", ["a", "b"]))
-    assert Provenance(Program(module, "k")).read_only_names == {"a"}
+    assert Provenance(Program(module, "k")).read_only_names == frozenset({"a"})

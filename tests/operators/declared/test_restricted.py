@@ -52,6 +52,7 @@ EXPRESSIONS = [
     ("t[1] + c[:, ::-1]", (N, M)),
     ("t[:, i]", (3, N, M)),
     ("row[newaxis, :] * c", (N, M)),
+    ("x[None, :, None] * t", (3, N, M)),
     ("c[:, newaxis, 0] + zeros((n, 1))", (N, 1)),
     ("reshape(c, (m, n))", (M, N)),
     ("pad(x, 1)[:-2] + x", (N,)),
