@@ -104,6 +104,7 @@ class IndexedInputs:
         outputs: As of `Inputs`.
         required: As of `Inputs`.
         scratch: As of `Inputs`.
+        kept: Values that depend on the inputs alone, and took long to compute.
     """
 
     scalars: Mapping[str, Scalar]
@@ -111,6 +112,7 @@ class IndexedInputs:
     outputs: tuple[str, ...]
     required: tuple[str, ...] = ()
     scratch: Mapping[str, bool] = field(default_factory=dict)
+    kept: dict[object, Any] = field(default_factory=dict)
 
 
 def gather(array: IndexedArray, indices: NDArray[np.int64]) -> NDArray[Any]:
@@ -120,7 +122,10 @@ def gather(array: IndexedArray, indices: NDArray[np.int64]) -> NDArray[Any]:
     found = np.empty(len(indices), array.dtype)
     if not len(indices):
         return found
-    is_ascending = bool(np.all(indices[1:] >= indices[:-1]))
+    steps = np.diff(indices)
+    if np.all(steps == 1):
+        return array.read(int(indices[0]), int(indices[-1]) + 1)
+    is_ascending = bool(np.all(steps >= 0))
     order = slice(None) if is_ascending else np.argsort(indices, kind="stable")
     ordered = indices[order]
     pages = ordered // PAGE

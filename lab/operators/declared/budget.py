@@ -42,11 +42,15 @@ class WorkBudgetError(UnrestrictedError):
 
 
 class EvaluationBudget:
-    """What one evaluation has used so far."""
+    """What one evaluation has used so far.
+
+    Attributes:
+        computed: Elements that were computed.
+    """
 
     def __init__(self) -> None:
         """Begin with nothing used."""
-        self._computed = self._products = 0
+        self.computed = self._products = 0
         self._pages: dict[int, int] = {}
 
     def compute(self, elements: int) -> None:
@@ -55,8 +59,8 @@ class EvaluationBudget:
         Raises:
             WorkBudgetError: They are too many.
         """
-        self._computed += elements
-        if self._computed > _MOST_COMPUTED:
+        self.computed += elements
+        if self.computed > _MOST_COMPUTED:
             raise WorkBudgetError("its reference needs too many elements")
 
     def multiply(self, products: int) -> None:
@@ -75,10 +79,22 @@ class EvaluationBudget:
         Raises:
             WorkBudgetError: They are too many.
         """
-        if isinstance(source, WholeArray) or not flat.size:
+        if flat.size:
+            pages = flat.reshape(-1) // PAGE
+            self._read(source, 1 + int(np.count_nonzero(pages[1:] != pages[:-1])))
+
+    def read_all(self, source: IndexedArray) -> None:
+        """Count all pages of an array, as `read` does.
+
+        Raises:
+            WorkBudgetError: They are too many.
+        """
+        self._read(source, -(-source.size // PAGE))
+
+    def _read(self, source: IndexedArray, pages: int) -> None:
+        if isinstance(source, WholeArray):
             return
-        pages = flat.reshape(-1) // PAGE
-        used = self._pages.get(id(source), 0) + 1 + int(np.count_nonzero(pages[1:] != pages[:-1]))
+        used = self._pages.get(id(source), 0) + pages
         is_kept = source.size * source.dtype.itemsize <= HELD_BYTES
         self._pages[id(source)] = min(used, -(-source.size // PAGE)) if is_kept else used
         if sum(self._pages.values()) > _MOST_PAGES:

@@ -115,7 +115,7 @@ def rewritten(at: Restriction, call: syntax.Application, box: Box) -> syntax.Par
         parts = at.operands([called.given[key] for key in arrays], at.shape(call), box)
         return called.on(**dict(zip(arrays, parts, strict=True)))
     if called.name in _REDUCING:
-        return called.held(at.shared(call, box, lambda: _reduced(called, box)))
+        return called.held(at.shared(call, box, lambda: at.long(call, box, lambda: _reduced(called, box))))
     if called.name in ORIGINS:
         return called.held(at.moved(called.given["a"], _origin(called), box))
     if called.name in _VALUES:

@@ -313,7 +313,9 @@ class Declared(Operator[DeclaredProblem]):
             argument, rules = self.declaration.argument[name], self._rules(planned, name)
             numbers, shape = _numbers(planned, rules), planned.shapes[name]
             try:
-                value = evaluate_at(references[name], arrays, numbers, rules, shape=shape, elements=elements)
+                value = evaluate_at(
+                    references[name], arrays, numbers, rules, shape=shape, elements=elements, kept=inputs.kept
+                )
                 found[name] = judging.expected_at(
                     name, argument.element, elements.shape, value, tolerance=tolerances.get(name), rules=rules
                 )

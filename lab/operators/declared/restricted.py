@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,12 @@ from lab.operators.indexed import IndexedArray, gather
 
 _MOST_BOXES: Final = 256
 """Boxes into which chosen elements are split at most."""
+
+_LONG: Final = 1 << 20
+"""Elements of which a value takes long to compute."""
+
+_FEW: Final = 1 << 10
+"""Elements of such a value that is kept."""
 
 _MOST_SHARED: Final = 1 << 16
 """Elements of a value that is kept for other boxes."""
@@ -60,6 +66,7 @@ def evaluate_at(
     *,
     shape: Shape,
     elements: Index,
+    kept: dict[object, Any] | None = None,
 ) -> Tracked:
     """Return the value of a reference at some elements.
 
@@ -70,6 +77,7 @@ def evaluate_at(
         rules: How kernels round.
         shape: The shape of the output.
         elements: (count,) flat indices in C order, ascending.
+        kept: Results of long sums and their like, for the same arrays and numbers; None to keep none.
 
     Returns:
         Values and bounds, (count,).
@@ -79,7 +87,7 @@ def evaluate_at(
         UserError: As of `lab.operators.declared.arrays.evaluate_arrays`.
     """
     try:
-        return Restriction(arrays, numbers, rules).chosen(parser.parse(expression), shape, elements)
+        return Restriction(arrays, numbers, rules, kept).chosen(parser.parse(expression), shape, elements)
     except (ArrayOperationError, ValueError, TypeError, IndexError, MemoryError) as error:  # operands that do not fit
         raise UnrestrictedError(str(error)) from error
 
@@ -99,19 +107,28 @@ class Restriction:
         budget: What was read and computed.
     """
 
-    def __init__(self, arrays: Mapping[str, NamedArray], numbers: Mapping[str, Given], rules: Rules) -> None:
+    def __init__(
+        self,
+        arrays: Mapping[str, NamedArray],
+        numbers: Mapping[str, Given],
+        rules: Rules,
+        kept: dict[object, Any] | None = None,
+    ) -> None:
         """Begin with a whole budget.
 
         Args:
             arrays: The arrays that the expression can name.
             numbers: The numbers that it can name.
             rules: How kernels round.
+            kept: As of `evaluate_at`.
         """
+        self._kept = {} if kept is None else kept
         self.rules = Rules(rules.arithmetic, min(rules.most_elements, MOST_HELD))
         self.budget = EvaluationBudget()
         self._arrays, self._numbers = arrays, numbers
         self._bound: dict[str, Given] = {}
         self._count = 0
+        self._all: dict[int, Index] = {}
         self._wholes: dict[syntax.Part, Tracked] = {}
         self._shapes: dict[syntax.Part, Shape] = {}
         self._shared: dict[tuple[syntax.Part, tuple[bytes, ...]], Tracked] = {}
@@ -149,6 +166,17 @@ class Restriction:
             found = make()
             if found.values.size <= _MOST_SHARED:
                 self._shared[key] = found
+        return found
+
+    def long(self, part: syntax.Part, box: Box, make: Callable[[], Tracked]) -> Tracked:
+        """Return the value of a part at a box, which is made once for all evaluations where it takes long."""
+        key = part, tuple(one.tobytes() for one in box), self.rules
+        found = self._kept.get(key) if sum(map(len, box)) <= _FEW else None
+        if not isinstance(found, Tracked):
+            before = self.budget.computed
+            found = make()
+            if self.budget.computed - before > _LONG and found.values.size <= _FEW:
+                self._kept[key] = found
         return found
 
     def evaluated(self, rewrite: Callable[[], syntax.Part]) -> Tracked:
@@ -198,13 +226,22 @@ class Restriction:
         return evaluate_part(part, self._numbers, self.rules)
 
     def all_of(self, extent: int) -> Index:
-        """Return all positions along an axis."""
-        self.budget.compute(extent)
-        return np.arange(extent)
+        """Return all positions along an axis; of axes as long, the same array."""
+        found = self._all.get(extent)
+        if found is None:
+            self.budget.compute(extent)
+            found = self._all[extent] = np.arange(extent)
+        return found
 
     def _gathered(self, array: NamedArray, flat: Index) -> Tracked:
         self.budget.read(array.source, flat)
         return Tracked(array.element.widened(gather(array.source, flat.reshape(-1))).reshape(flat.shape))
+
+    def _of_array(self, array: NamedArray, box: Box) -> Tracked:
+        if any(one is not self._all.get(extent) for one, extent in zip(box, array.shape, strict=True)):
+            return self._gathered(array, flat_indices(box, array.shape))
+        self.budget.read_all(array.source)
+        return Tracked(array.element.widened(array.source.read(0, array.source.size)).reshape(array.shape))
 
     def _whole(self, part: syntax.Part) -> Tracked:
         """Return the value of a part, all of it, where its arrays are small."""
@@ -283,8 +320,7 @@ class Restriction:
     def _rewritten(self, part: syntax.Part, box: Box) -> syntax.Part:
         match part:
             case syntax.NameOf(name=name, column=column) if name in self._arrays:
-                array = self._arrays[name]
-                found: syntax.Part = self.held(self._gathered(array, flat_indices(box, array.shape)), column)
+                found: syntax.Part = self.held(self._of_array(self._arrays[name], box), column)
             case syntax.NameOf() | syntax.Constant():
                 found = part
             case syntax.Unary(symbol=symbol, operand=operand, column=column):

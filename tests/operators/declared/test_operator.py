@@ -580,3 +580,35 @@ def test_chosen_elements_may_be_off_by_rounding_where_their_neighbours_are_not_k
     expected, compared = chosen(made(tmp_path, both, {"y": "(1000 + x) - 1000"}, ["n"], tolerance=1e-6), LARGE, SOME)
     assert compared((expected["y"].values + 3e-5).astype(np.float32))[0] < 1
     assert compared((expected["y"].values + 1e-3).astype(np.float32))[0] > 1
+
+
+@pytest.mark.parametrize(
+    ("reference", "wanted", "most"),
+    [
+        ({"y": "2 * x"}, np.arange(3000), 3000),
+        ({"y": "2 * x"}, np.arange(0, 1 << 24, 4097), 64),
+        ({"y": "matmul(x, x)"}, np.add.outer(4096 * np.arange(128), np.arange(128)).reshape(-1), 256),
+    ],
+)
+def test_elements_that_take_long_are_represented_by_a_few(tmp_path, reference, wanted, most):
+    square = made(tmp_path, {"y": "out float32[n, n]", "x": "float32[n, n]"}, reference, ["n"])
+    kept = square.representative(square.problem({"n": 4096}), {"y": wanted})["y"]
+    assert len(kept) == most
+    assert set(kept.tolist()) <= set(wanted.tolist())
+    assert kept[[0, -1]].tolist() == wanted[[0, -1]].tolist()
+
+
+def test_long_rows_are_summed_for_a_few_elements(tmp_path):
+    sums = made(tmp_path, {"y": "out float32[m]", "x": "float32[m, n]"}, {"y": "sum(x, axis=1)"}, ["m", "n"])
+    problem = sums.problem({"m": 4096, "n": 1 << 18})
+    kept = sums.representative(problem, {"y": np.arange(4096)})
+    assert len(kept["y"]) == 32
+    assert sums.reference_at(problem, sums.indexed_inputs(problem, 1), {"y": kept["y"][:2]}) is not None
+
+
+def test_the_variants_of_a_sweep_share_what_was_drawn(tmp_path):
+    both = {"y": "out float32[n]", "x": "float32[n]"}
+    one, two = (made(tmp_path, both, {"y": "x"}, ["n"]).indexed_inputs for _ in range(2))
+    problem = made(tmp_path, both, {"y": "x"}, ["n"]).problem({"n": 5})
+    assert one(problem, 1) is two(problem, 1)
+    assert one(problem, 1) is not two(problem, 2)

@@ -11,7 +11,7 @@ from lab.operators.declared.budget import UnrestrictedError
 from lab.operators.declared.elements import ELEMENT_TYPES, SINGLE
 from lab.operators.declared.restricted import NamedArray, evaluate_at
 from lab.operators.declared.tracked import Rules, Tracked
-from lab.operators.indexed import WholeArray
+from lab.operators.indexed import PAGE, PagedArray, WholeArray
 
 RULES = Rules(SINGLE)
 RNG = np.random.default_rng(7)
@@ -213,3 +213,22 @@ def test_products_that_take_too_long_are_not_evaluated(monkeypatch):
     monkeypatch.setattr(budget, "_MOST_PRODUCTS", 100)
     with pytest.raises(UnrestrictedError):
         evaluate_at("matmul(a, b)", ARRAYS, NUMBERS, RULES, shape=(N, M), elements=np.arange(N * M))
+
+
+def test_long_sums_are_computed_once():
+    n = 1 << 21
+    source = PagedArray(
+        np.dtype(np.float32), n, lambda i: (np.arange(i * PAGE, (i + 1) * PAGE) % 1001).astype(np.float32)
+    )
+    arrays, kept = {"x": NamedArray(source, (n,), ELEMENT_TYPES["float32"])}, dict[object, object]()
+    found = [
+        evaluate_at("x / sum(x)", arrays, {}, RULES, shape=(n,), elements=np.array([i]), kept=kept)
+        for i in (1, 2, n - 1)
+    ]
+    assert len(kept) == 1
+    total = (np.arange(n) % 1001).sum()
+    np.testing.assert_allclose([one.values[0] for one in found], [1 / total, 2 / total, (n - 1) % 1001 / total])
+    assert (
+        len(evaluate_at("x - max(x[:9])", arrays, {}, RULES, shape=(n,), elements=np.array([5]), kept=kept).values) == 1
+    )
+    assert len(kept) == 1
