@@ -21,7 +21,7 @@ from lab.base.errors import UserError
 from lab.operators.boxes import Box, Index, Shape, aligned, boxes
 from lab.operators.declared import calls
 from lab.operators.declared.arrays import evaluate_part
-from lab.operators.declared.budget import MOST_HELD, EvaluationBudget, UnrestrictedError, WorkBudgetError
+from lab.operators.declared.budget import MOST_HELD, MOST_WHOLE, EvaluationBudget, UnrestrictedError, WorkBudgetError
 from lab.operators.declared.elements import ElementType
 from lab.operators.declared.functions import Given, array_of
 from lab.operators.declared.movement import moved
@@ -77,7 +77,7 @@ def evaluate_at(
         rules: How kernels round.
         shape: The shape of the output.
         elements: (count,) flat indices in C order, ascending.
-        kept: Results of long sums and their like, for the same arrays and numbers; None to keep none.
+        kept: Results of long sums and of parts that are evaluated whole, for the same arrays and numbers.
 
     Returns:
         Values and bounds, (count,).
@@ -245,19 +245,23 @@ class Restriction:
 
     def _whole(self, part: syntax.Part) -> Tracked:
         """Return the value of a part, all of it, where its arrays are small."""
-        found = self._wholes.get(part)
-        if found is None:
+        key = "whole", part, self.rules
+        found = self._wholes.get(part) or self._kept.get(key)
+        if not isinstance(found, Tracked):
             named = {name: one for name, one in self._arrays.items() if name in syntax.names(part)}
             self.budget.whole(part, sum(one.source.size for one in named.values()), self.shape)
             held = {
                 name: Tracked(one.element.widened(one.source.read(0, one.source.size)).reshape(one.shape))
                 for name, one in named.items()
             }
+            rules = self.rules if named else Rules(self.rules.arithmetic, min(self.rules.most_elements, MOST_WHOLE))
             try:
-                found = array_of(evaluate_part(part, {**self._numbers, **held}, self.rules))
+                found = array_of(evaluate_part(part, {**self._numbers, **held}, rules))
             except UserError as error:
                 raise UnrestrictedError(error.message) from error
             self._wholes[part] = found
+            if found.values.size <= MOST_WHOLE:
+                self._kept[key] = found
         return found
 
     # --- shapes -----------------------------------------------------------------------------------------------
