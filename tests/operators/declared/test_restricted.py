@@ -232,3 +232,66 @@ def test_long_sums_are_computed_once():
         len(evaluate_at("x - max(x[:9])", arrays, {}, RULES, shape=(n,), elements=np.array([5]), kept=kept).values) == 1
     )
     assert len(kept) == 1
+
+
+@st.composite
+def compositions(draw):
+    """An expression of shape (n, m), composed at random."""
+
+    def part(depth):
+        if not depth:
+            return draw(st.sampled_from(["p", "q", "p[i % n]", "r", "p[:, ::-1]", "3"]))
+        inner = [part(depth - 1) for _ in range(2)]
+        form = draw(
+            st.sampled_from(
+                [
+                    "({0} + {1})",
+                    "({0} * {1} - 2)",
+                    "where({0} > {1}, {0}, {1})",
+                    "exp(minimum({0}, 1))",
+                    "({0} - mean(p * {1}, axis=1, keepdims=True))",
+                    "({0} * sum(p + {1}, axis=0))",
+                    "cumsum(p * {0}, axis=0)",
+                    "sort(q + {0}, axis=1)",
+                    "roll(p + {0}, (1, 2), (0, 1))",
+                    "flip(p - {0}, 1)",
+                    "transpose(transpose(q + {0}) * transpose(p + {1}))",
+                    "reshape(ravel(p + {0}), (n, m))",
+                    "pad(p + {0}, 1)[1:-1, 2:]",
+                    "concatenate([(p + {0})[1:], (q * {1})[:1]])",
+                    "matmul(p + {0}, matmul(transpose(q), p + {1}))",
+                    "take(p + {0}, arange(m)[::-1], axis=1)",
+                    "(p + {0})[arange(n), 0][:, None]",
+                ]
+            )
+        )
+        return form.format(*inner)
+
+    n, m = draw(st.integers(1, 5)), draw(st.integers(1, 5))
+    return n, m, f"p * 0 + {part(draw(st.integers(1, 3)))}"
+
+
+@settings(max_examples=50, deadline=None)
+@given(made=compositions(), data=st.data())
+def test_compositions_have_the_values_and_bounds_of_the_whole(made, data):
+    n, m, expression = made
+    rng = np.random.default_rng(n * 10 + m)
+    given_ = {"p": rng.standard_normal((n, m)), "q": rng.standard_normal((n, m)), "r": rng.standard_normal(m)}
+    arrays = {
+        name: NamedArray(WholeArray(held.astype(np.float32).reshape(-1)), held.shape, ELEMENT_TYPES["float32"])
+        for name, held in given_.items()
+    }
+    i = rng.integers(0, 9, n).astype(np.int32)
+    arrays["i"] = NamedArray(WholeArray(i), i.shape, ELEMENT_TYPES["int32"])
+    numbers = {"n": RULES.literal(n), "m": RULES.literal(m)}
+    whole = {
+        name: Tracked(one.element.widened(one.source.read(0, one.source.size)).reshape(one.shape))
+        for name, one in arrays.items()
+    }
+    wanted = evaluate_arrays(expression, {**numbers, **whole}, RULES)
+    assert wanted.shape == (n, m)
+    chosen = np.array(sorted(data.draw(st.sets(st.integers(0, n * m - 1), min_size=1))))
+    found = evaluate_at(expression, arrays, numbers, RULES, shape=(n, m), elements=chosen)
+    np.testing.assert_allclose(found.values, wanted.values.reshape(-1)[chosen], rtol=1e-12, atol=1e-12)
+    bound = np.broadcast_to(wanted.spread, (n, m)).reshape(-1)[chosen]
+    assert (np.broadcast_to(found.spread, chosen.shape) <= bound * (1 + 1e-9)).all()
