@@ -367,7 +367,7 @@ def _block_waits(request: _Request) -> BlockWait | None:
 
 
 def _traced(request: _Request) -> ReuseCount | None:
-    """Let the interpreter execute the first blocks, and return what they read again; the buffers stay as they are."""
+    """Return the reads of the first blocks, executed by the interpreter on copies of the buffers."""
     geometry, trace, cluster = request.geometry, AccessTrace(), request.geometry.cluster
     plan = _unwatched(request, _TRACED, trace)
     size = math.prod(cluster)

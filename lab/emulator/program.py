@@ -395,7 +395,7 @@ class Program:
 
     @cached_property
     def depends_on_order(self) -> bool:
-        """Whether the order of blocks and warps may decide results although nothing races.
+        """Return whether the order of blocks and warps may decide results although nothing races.
 
         It may where threads learn what others did without a barrier between them: by an atomic's result, by a load
         stronger than a plain one, by the mask of active lanes.
@@ -434,7 +434,7 @@ class Program:
 
     @property
     def asks_machine(self) -> bool:
-        """Whether it reads registers in which the hardware's choices show."""
+        """Return whether it reads special registers that the hardware chooses, such as %smid."""
         return bool(self.machine_registers)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Whether blocks of a launch wait for each other, so that some or all of them must be resident together.
+"""Detect blocks that wait for each other and so must be resident together.
 
 Blocks of a grid are run one after another, each to its end, in both orders. A block that polls memory in vain although
 all blocks before it have ended waits for one that comes later. Locks and last-block reductions do not: their holders

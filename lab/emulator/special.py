@@ -33,7 +33,7 @@ class StepClock:
 
     @property
     def reading(self) -> int:
-        """What the clock registers read now, modulo 2^64."""
+        """The current value of the clock registers, modulo 2^64."""
         return (self.start + self.steps) % 2**64
 
 
@@ -45,7 +45,7 @@ def machine_clock(machine: int | None) -> StepClock:
 
 
 _CLOCK, _BLOCK, _GRID = range(3)
-"""What a machine's seed draws: streams of random numbers that don't depend on each other."""
+"""Independent streams of random numbers of one machine seed."""
 
 
 def special_registers(

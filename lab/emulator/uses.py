@@ -59,7 +59,7 @@ class ValueUses:
 
     @property
     def data(self) -> bool:
-        """Whether it does more than decide branches."""
+        """Return whether it does more than decide branches."""
         return bool(self.sinks) or self.addresses
 
     @property

@@ -263,14 +263,18 @@ def emulation_task(context: FlowContext, variant: InspectedVariant) -> Emulation
 
 
 _OTHERS_EVERY: Final = 8
-"""How a kernel takes factors and leading dimensions is a fact of its source, hardly of the variant."""
+"""One variant in so many is executed on other problems: the handling of factors is a property of the source."""
 
 
 def _others(context: FlowContext, variant: InspectedVariant, given: Problem) -> tuple[SizedLaunches, ...]:
     """The emulated problem with other values of the neutral fields that the kernel takes as arguments."""
-    computed = context.experiment.operator
-    if not isinstance(computed, Operator) or isinstance(computed, Declared) or variant.planned.position % _OTHERS_EVERY:
+    computed, point = context.experiment.operator, variant.planned.point
+    if not isinstance(computed, Operator) or variant.planned.position % _OTHERS_EVERY or not computed.has_reference:
         return ()
+    if isinstance(computed, Declared):
+        changes = computed.other_problems({**point.parameters, **given}, {**point.parameters, **point.problem.values})
+        resized = (_resized(context, variant, given, one) for one in changes if set(one) <= set(given))
+        return tuple(SizedLaunches(problem, launches) for launches, problem in filter(None, resized))
     other = computed.other_problem(given)
     if other is None:
         return ()
@@ -293,7 +297,7 @@ _TOO_MANY: Final = "at the problem's own size, nothing was executed: the run has
 
 
 def _is_small(context: FlowContext, variant: InspectedVariant, small: Mapping[str, Scalar]) -> bool:
-    """Whether the emulated problem is another one than the variant's own."""
+    """Return whether the emulated problem differs from the variant's own."""
     point = variant.planned.point
     if point.problem.emulate is None or point.problem.whole:
         return False
@@ -301,12 +305,12 @@ def _is_small(context: FlowContext, variant: InspectedVariant, small: Mapping[st
 
 
 def _has_time(context: FlowContext, variant: InspectedVariant) -> bool:
-    """Whether blocks of a variant are executed at the problem's own size."""
+    """Return whether blocks of a variant are executed at the problem's own size."""
     return not variant.planned.position % max(1, -(-_LEAST_WORK * context.variants // _WORK_OF_ALL))
 
 
 _BETWEEN: Final = (4, 16, 64, 256, 1024, 4096, 16384, 65536)
-"""How many times as large as the emulated sizes are those at which a fault of the full size is looked for."""
+"""Ratios to the emulated sizes at which a fault of the full size is searched for."""
 
 
 def _full_size(context: FlowContext, variant: InspectedVariant, given: Problem | None) -> FullSizeTask | None:

@@ -103,16 +103,23 @@ def other_inputs(judged: Judged, seed: int, others: Sequence[SizedLaunches]) -> 
                 if largest > tolerance:
                     named = ", ".join(made.changed)
                     return Suspicion(Condition.INPUTS, f"negative and large values in {named}: {worst}")
-    for other in others:
-        problem = judged.computed.restored(other.problem)
+    return next(filter(None, (_other_problem(judged, seed, other) for other in others)), None)
+
+
+def _other_problem(judged: Judged, seed: int, other: SizedLaunches) -> Suspicion | None:
+    """Execute a variant on another problem; None where nothing is wrong, or where the reference does not bear it."""
+    problem = judged.computed.restored(other.problem)
+    differs = ", ".join(f"{name} = {value}" for name, value in problem.items() if value != judged.problem.get(name))
+    how = replace(judged.how, counted=False, trace=False, state=DeviceState())
+    with contextlib.suppress(UserError):
         inputs = judged.computed.inputs(problem, seed)
+        reference = judged.computed.reference(problem, inputs)
+        if not all(np.isfinite(one.values).all() for one in reference.values()):
+            return None
         memory = DeviceMemory(inputs, other.launches)
-        how = replace(judged.how, counted=False, trace=False, state=DeviceState())
         findings = unexcused(run_sequence(judged.ptx, other.launches, memory, how)[-1], how.excused)
-        differs = ", ".join(f"{name} = {value}" for name, value in problem.items() if value != judged.problem.get(name))
         if findings:
             return Suspicion(Condition.INPUTS, f"with {differs}", findings[0])
-        reference = judged.computed.reference(problem, inputs)
         largest, tolerance, worst = judged.computed.verify(problem, reference, memory.outputs)
         if largest > tolerance:
             return Suspicion(Condition.INPUTS, f"with {differs}: {worst}")

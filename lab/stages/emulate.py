@@ -437,7 +437,7 @@ def _reference(
     ptx: str,
     faulty: bool,
 ) -> tuple[Mapping[str, Expected], tuple[str, ...]]:
-    """What the outputs must hold, and what is not known of that.
+    """The expected outputs, and what is not known of them.
 
     The operator says it, or what another variant makes of the same inputs. A variant that is faulty anyway, or is that
     other one, is compared with itself.

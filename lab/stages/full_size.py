@@ -86,7 +86,7 @@ class FullSizeTask:
 
 @dataclass(frozen=True, slots=True)
 class FullSizeOutcome:
-    """What the execution says of a variant.
+    """The outcome of the execution.
 
     Attributes:
         record: What was executed; None where nothing was.

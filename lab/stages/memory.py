@@ -42,7 +42,7 @@ class DeviceMemory:
 
     @property
     def keeps_scratch(self) -> bool:
-        """Whether there are arrays that keep what a launch left there."""
+        """Return whether arrays keep their contents from launch to launch."""
         return bool(self._scratch)
 
     def fresh(self) -> DeviceMemory:
@@ -61,7 +61,7 @@ class DeviceMemory:
 
     @property
     def constants(self) -> Mapping[str, Array | TensorMapArgument]:
-        """What constant memory holds, by the symbols of its variables."""
+        """The contents of constant memory, by symbol."""
         return {
             one.symbol: self._tensor_map(one.name) if one.dtype == TENSOR_MAP else held(self._inputs, one)
             for one in self._launches.constants
@@ -145,7 +145,7 @@ class IndexedMemory:
 
     @property
     def constants(self) -> Mapping[str, Array]:
-        """What constant memory holds, by the symbols of its variables."""
+        """The contents of constant memory, by symbol."""
         held_arrays = {
             one.name: self._inputs.arrays[one.name].read(0, self._inputs.arrays[one.name].size)
             for one in self._launches.constants

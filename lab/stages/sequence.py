@@ -14,7 +14,7 @@ from lab.templates.launches import Launch, Launches
 
 @dataclass(frozen=True, slots=True)
 class LaunchMode:
-    """How launches are executed; see `lab.emulator.api.launch` for the fields that have its names.
+    """Options of an execution; see `lab.emulator.api.launch` for the fields of the same names.
 
     Attributes:
         whole: The problem is not made small: the compiled engine executes it, without trying the interpreter first.

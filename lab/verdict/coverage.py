@@ -1,4 +1,4 @@
-"""Whether all blocks of a grid together write every element of an output, from the stores of some of them.
+"""Coverage of an output by all blocks of a grid, from the stores of sampled ones.
 
 The elements that a block writes are taken for a pattern behind an offset. Where the offsets of the sampled blocks are
 an affine function of the block index, the elements of every other block follow, but for the edges: there a block writes
@@ -31,15 +31,15 @@ _STORES: Final = 1 << 26
 _OWNERS: Final = 1 << 22
 """Blocks among which the owner of an element is looked for."""
 
-_WRAP: Final = 1 << 32
-"""Elements by which an index of 32 bits is off once it has wrapped around."""
+_WRAP: Final = 1 << 28
+"""A store is off by a multiple of so many elements where its index, or its offset in bytes, wraps around at 32 bits."""
 
 _ASKED: Final = 64
 """Elements that a sampled block leaves out and whose owners are looked for."""
 
 
 class Coverage(Enum):
-    """What the sampled stores say of the output."""
+    """The coverage that the sampled stores show."""
 
     COMPLETE = "every element is written"
     INCOMPLETE = "some element is written by no block"
@@ -194,7 +194,7 @@ def _lowest(written_by: dict[int, Elements]) -> dict[int, Elements]:
 
 
 def _wrapped_around(model: _Model, written_by: dict[int, Elements], size: int) -> int:
-    """Return an element whose block writes 2^32 elements before it, or a multiple of that; -1 where none does."""
+    """Return an element whose block writes a multiple of `_WRAP` before it; -1 where none does."""
     for number, mine in written_by.items():
         if len(mine):
             ahead = model.offset(number) - int(mine[0])

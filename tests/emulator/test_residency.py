@@ -1,4 +1,4 @@
-"""Whether blocks wait for each other."""
+"""The blocks that a block waits for."""
 
 from functools import cache
 

@@ -183,6 +183,32 @@ SUSPECT = {
         Condition.INPUTS,
         "x",
     ),
+    "a factor that is ignored": (
+        Trial(
+            kernel("float* y, const float* x, float alpha, int n", "if (i < n) y[i] = x[i];"),
+            arguments='{y: "out float32[n]", x: "float32[n]", alpha: float32, n: int32}',
+            problem="{n: 1000003, alpha: 1}",
+            reference="{y: alpha * x}",
+        ),
+        Condition.INPUTS,
+        "alpha = 1.5",
+    ),
+    "a pitch that is ignored": (
+        Trial(
+            kernel(
+                "float* y, const float* x, int rows, int width, int pitch",
+                "if (i < rows * width) y[i] = x[i];",
+            ),
+            arguments='{y: "out float32[rows, width]", x: "float32[rows, pitch]", rows: int32, width: int32,'
+            " pitch: int32}",
+            problem="{rows: 1000, width: 400, pitch: 400}",
+            emulate="{rows: 5, width: 40, pitch: 40}",
+            grid='"ceil_div(rows * width, 128)"',
+            reference="{y: 'x[:, :width]'}",
+        ),
+        Condition.INPUTS,
+        "pitch = 80",
+    ),
     "a barrier of more blocks than fit": (
         Trial(
             kernel(
@@ -241,6 +267,18 @@ SOUND = {
             "if (threadIdx.x == 0 && atomicAdd(done, 1) == gridDim.x - 1) *done = 0;",
         ),
         arguments='{y: "out float32[n]", done: "scratch uint32[1] zeros", x: "float32[n]", n: int32}',
+    ),
+    "a matrix with a factor and a pitch": Trial(
+        kernel(
+            "float* y, const float* x, float alpha, int rows, int width, int pitch",
+            "if (i < rows * width) y[i] = alpha * x[i / width * pitch + i % width];",
+        ),
+        arguments='{y: "out float32[rows, width]", x: "float32[rows, pitch]", alpha: float32, rows: int32,'
+        " width: int32, pitch: int32}",
+        problem="{rows: 400, width: 400, pitch: 400, alpha: 1}",
+        emulate="{rows: 40, width: 40, pitch: 40}",
+        grid='"ceil_div(rows * width, 128)"',
+        reference="{y: 'alpha * x[:, :width]'}",
     ),
     "sums of the rows": Trial(
         kernel(

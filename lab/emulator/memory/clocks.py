@@ -566,7 +566,7 @@ class BatchClocks:
         return known
 
     def _teach(self, who: Indices, knowledge: KnownTimes | None, *, loosely: bool = False) -> None:
-        """Let (count,) threads of the batch know more; loosely where only the leniency for locks says so."""
+        """Merge clocks into (count,) threads of the batch; loosely where only the leniency for locks says so."""
         ids = who + self.base
         if self.launch.loose and not loosely:
             for thread in ids.tolist():

@@ -48,7 +48,7 @@ class LooseLocks:
         self.used: dict[int, None] = {}
 
     def __bool__(self) -> bool:
-        """Whether some thread has taken one."""
+        """Return whether a thread has taken a lock."""
         return bool(self._held)
 
     def __contains__(self, thread: int) -> bool:

@@ -24,7 +24,7 @@ from lab.operators.base import Array, Expected, Inputs, Operator, Problem
 from lab.operators.checked import OperatorFault
 
 AGAIN: Final = "when it is launched again"
-"""How failures begin that only the second launch shows."""
+"""The prefix of failures that only the second launch shows."""
 
 _TOO_LARGE: Final = (
     "the reference needs more memory than is free, at the problem's own size; compute it in parts, or take a smaller "

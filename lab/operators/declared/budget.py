@@ -1,4 +1,4 @@
-"""How much is read and computed at most to evaluate a reference at chosen elements: about two seconds' worth."""
+"""Limits of what is read and computed to evaluate a reference at chosen elements: about two seconds' worth."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class WorkBudgetError(UnrestrictedError):
 
 
 class EvaluationBudget:
-    """What one evaluation has used so far.
+    """The elements, pages and multiply-adds that one evaluation has used so far.
 
     Attributes:
         computed: Elements that were computed.

@@ -3,20 +3,27 @@
 Only arrays of whose contents the file says nothing change. Integers of 8 and 16 bits take their whole range, since C
 computes with them as `int`. Wider ones stay within 30,000 of 0: products of two, and sums of such, fit 32 bits, so that
 a kernel is not accused of an overflow that it never meets.
+
+And other problems, which show that a kernel ignores an argument or takes one for another: factors that are 1 and terms
+that are 0, strides of 1, and sizes that are equal in the emulated problem as in the real one.
 """
 
 from __future__ import annotations
 
 import math
 import zlib
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.base import parser, syntax
+from lab.base.expressions import Scalar
 from lab.operators.base import Array, Inputs, OtherInputs
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.elements import ElementKind, ElementType
+from lab.operators.declared.files import is_file
 from lab.operators.declared.inputs import ArgumentPlan, inputs
 from lab.operators.declared.specification import Argument
 
@@ -49,6 +56,77 @@ def other_inputs(declaration: Declaration, planned: ArgumentPlan, seed: int) -> 
         for name, array in first.arrays.items()
     }
     return OtherInputs(Inputs(first.scalars, arrays, first.outputs, first.required), tuple(changed))
+
+
+_NEUTRAL: Final[Mapping[float, float]] = {0: 0.5, 1: 1.5}
+"""Neutral values of scalars, and what tells them from others."""
+
+_MOST_SIZES: Final = 4
+"""Sizes that are changed at most, each in a problem of its own."""
+
+
+def other_problems(
+    declaration: Declaration, small: Mapping[str, Scalar], real: Mapping[str, Scalar]
+) -> tuple[Mapping[str, Scalar], ...]:
+    """Return what to change in the emulated problem, once for each problem to execute besides it.
+
+    A size grows by what divides both the emulated and the real one, so that it stays a multiple of the same tiles.
+    Those that a reference ends a slice at stay: past the end of an array, a slice is shorter without a word.
+
+    Args:
+        declaration: The arguments and references.
+        small: The emulated problem.
+        real: The real one.
+    """
+    taken = {one.name: one for one in declaration.arguments if not one.is_array and one.value is None}
+    floats = {
+        name: _NEUTRAL[float(value)]
+        for name, value in small.items()
+        if name in taken and taken[name].element.kind is ElementKind.FLOAT and value in _NEUTRAL
+    }
+    found: list[Mapping[str, Scalar]] = [floats] if floats else []
+    if declaration.references and not declaration.function:
+        ends, scaled = set(_ends_of_slices(declaration)), set(_strides(declaration))
+        for name, size in small.items():
+            largest = real.get(name)
+            if not _is_size(size) or not _is_size(largest) or name not in taken or name in ends:
+                continue
+            if size == largest == 1:
+                found += [{name: 2}] if name in scaled else []
+            elif _has_equal(name, small, real) and size + math.gcd(size, largest) <= largest:
+                found.append({name: size + math.gcd(size, largest)})
+    return tuple(found[: _MOST_SIZES + 1])
+
+
+def _is_size(value: Scalar | None) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _has_equal(name: str, small: Mapping[str, Scalar], real: Mapping[str, Scalar]) -> bool:
+    return any(
+        other != name and value == small[name] and real.get(other) == real[name] for other, value in small.items()
+    )
+
+
+def _parts(declaration: Declaration) -> Iterator[syntax.Part]:
+    for _, text in declaration.references:
+        if not is_file(text):
+            yield from syntax.walk(parser.parse(text))
+
+
+def _ends_of_slices(declaration: Declaration) -> Iterator[str]:
+    for part in _parts(declaration):
+        if isinstance(part, syntax.Span) and part.stop is not None:
+            yield from syntax.names(part.stop)
+
+
+def _strides(declaration: Declaration) -> Iterator[str]:
+    """Yield the names that an extent is a multiple of."""
+    for one in declaration.arguments:
+        for extent in one.shape or ():
+            for part in syntax.walk(parser.parse(extent)):
+                if isinstance(part, syntax.Binary):
+                    yield from syntax.names(part)
 
 
 def _has_default(argument: Argument) -> bool:

@@ -133,7 +133,7 @@ class ElementType:
 
     @property
     def has_certain_poison(self) -> bool:
-        """Whether a kernel does not store the poison by chance: it is a NaN, no bool, or has at least 32 bits."""
+        """Return whether a kernel can't store the poison by chance: a NaN, or at least 32 bits."""
         return self.kind is not ElementKind.INTEGER or self.dtype.itemsize >= 4  # noqa: PLR2004 - bytes
 
     def is_poison(self, held: Array) -> NDArray[np.bool_]:

@@ -23,7 +23,7 @@ from lab.operators.declared import foreign, judging
 from lab.operators.declared.arrays import evaluate_arrays
 from lab.operators.declared.budget import UnrestrictedError
 from lab.operators.declared.declaration import Declaration
-from lab.operators.declared.discriminating import other_inputs
+from lab.operators.declared.discriminating import other_inputs, other_problems
 from lab.operators.declared.doubts import doubts
 from lab.operators.declared.elements import DOUBLE
 from lab.operators.declared.files import array_in, is_file, path_for
@@ -169,6 +169,12 @@ class Declared(Operator[DeclaredProblem]):
     def other_inputs(self, problem: DeclaredProblem, seed: int) -> OtherInputs | None:
         """Change the arrays of whose contents the file says nothing: `lab.operators.declared.discriminating`."""
         return other_inputs(self.declaration, self._plan(problem), seed)
+
+    def other_problems(
+        self, small: Mapping[str, Scalar], real: Mapping[str, Scalar]
+    ) -> tuple[Mapping[str, Scalar], ...]:
+        """Return what to change in a small problem: `lab.operators.declared.discriminating.other_problems`."""
+        return other_problems(self.typed(small).declaration, small, real)
 
     @_of_types
     def reference(self, problem: DeclaredProblem, inputs: Inputs) -> Mapping[str, Expected]:

@@ -1,4 +1,4 @@
-"""Where the elements of moved arrays come from: for references that are evaluated at chosen elements alone.
+"""Origins of the elements of moved arrays, for references that are evaluated at chosen elements alone.
 
 Each function takes the shape of an array and the operands of the function of its name in
 `lab.operators.declared.movement`.

@@ -167,7 +167,7 @@ class Argument:
 
     @property
     def is_written(self) -> bool:
-        """Whether it is an output, which is compared."""
+        """Return whether it is an output, which is compared."""
         return self.direction in (Direction.OUT, Direction.INOUT)
 
     @property

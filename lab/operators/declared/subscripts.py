@@ -31,7 +31,7 @@ Subscript = int | slice | None | ArrayIndex
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What arrays among the indices pick: one position of several axes for each of their elements.
+    """The elements that arrays among the indices pick: one position of several axes for each of theirs.
 
     Attributes:
         shape: The shape of the result.

@@ -42,7 +42,7 @@ class Tolerance:
 
     @property
     def ignores_contents(self) -> bool:
-        """Whether an output may hold anything, and may stay unwritten."""
+        """Return whether an output may hold anything, and may stay unwritten."""
         return self.absolute == math.inf
 
     def bound(self, held: NDArray[Any]) -> Floats:

@@ -7,7 +7,7 @@ import pytest
 
 from lab.operators.builtin import operator
 from lab.operators.declared.declaration import declare
-from lab.operators.declared.discriminating import integer_range
+from lab.operators.declared.discriminating import integer_range, other_problems
 from lab.operators.declared.elements import ELEMENT_TYPES, ElementKind
 
 INTEGERS = [name for name, one in ELEMENT_TYPES.items() if one.kind is ElementKind.INTEGER]
@@ -120,3 +120,39 @@ def test_arithmetic_in_32_bits_is_not_accused(reference, tmp_path):
         z = SOUND[reference](given.arrays["x"], given.arrays["y"])
     assert z.dtype == np.int32
     assert computed.verify(problem, computed.reference(problem, given), {"z": z})[0] == 0
+
+
+SIZED = {"c": "out float32[m, n]", "a": "float32[m * step, ld]", "b": "float32[k, n]", "alpha": "float32"}
+
+
+@pytest.mark.parametrize(
+    ("small", "real", "expected"),
+    [
+        ({"alpha": 0}, {}, [{"alpha": 0.5}]),
+        ({"alpha": 0.25}, {}, []),
+        ({"m": 40, "n": 40}, {"m": 1000, "n": 1000}, [{"m": 80}, {"n": 80}]),
+        ({"m": 40, "n": 40}, {"m": 1000, "n": 1001}, []),
+        ({"k": 24, "ld": 24}, {"k": 500, "ld": 500}, [{"ld": 28}]),
+        ({"m": 40, "n": 40}, {"m": 60, "n": 60}, [{"m": 60}, {"n": 60}]),
+        ({"m": 40, "n": 40}, {"m": 50, "n": 50}, [{"m": 50}, {"n": 50}]),
+        ({"m": 40, "n": 40}, {"m": 40, "n": 40}, []),
+        ({"step": 1}, {"step": 1}, [{"step": 2}]),
+        ({"flag": 1}, {"flag": 1}, []),
+    ],
+)
+def test_other_problems_differ_in_what_is_neutral_or_equal(small, real, expected, tmp_path):
+    fields = {"m": 7, "n": 9, "k": 5, "ld": 6, "step": 3, "flag": 4, "alpha": 2}
+    sizes = {name: "int32" for name in fields if name != "alpha"}
+    found, mistakes = declare(
+        "k",
+        arguments={**SIZED, **sizes},
+        reference={"c": "alpha * matmul(a[::step, :k], b)"},
+        folder=tmp_path,
+        problem=list(fields),
+        parameters=(),
+    )
+    assert found is not None, mistakes
+    given = {**fields, **small}
+    assert (
+        list(other_problems(found, given, {name: 10 * size for name, size in given.items()} | small | real)) == expected
+    )
