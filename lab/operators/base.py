@@ -371,6 +371,10 @@ class Operator(ABC, Generic[P]):
         """
         return None
 
+    def why_not_restricted(self, problem: P) -> str:  # noqa: ARG002 - operators that override this use it
+        """Say, behind a comma, why `reference_at` returns None."""
+        return "its reference is computed as a whole alone"
+
     def verify_at(
         self,
         problem: P,  # noqa: ARG002 - operators that override this use it

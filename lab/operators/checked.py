@@ -17,6 +17,9 @@ import numpy as np
 from lab.base.errors import LabError, UserError
 from lab.base.expressions import Scalar
 from lab.operators.base import Array, Expected, Inputs, Operator, Problem
+from lab.operators.boxes import Index
+from lab.operators.chosen import verify_chosen, whole_at
+from lab.operators.indexed import IndexedInputs
 
 _SHOWN = 60
 """Characters of a wrong result that a message shows."""
@@ -81,6 +84,19 @@ class Checked(Operator[Any]):
     ) -> tuple[Mapping[str, Expected], float] | None:
         """Lay the reference out like the outputs' buffers."""
         return self._ask("elementwise", elementwise_fault, problem, reference)  # type: ignore[no-any-return]
+
+    def reference_at(
+        self, problem: Problem, inputs: IndexedInputs, wanted: Mapping[str, Index]
+    ) -> Mapping[str, Expected] | None:
+        """Take chosen elements of the reference; None where the arrays are large, or `elementwise` has nothing."""
+        return whole_at(self, problem, inputs, wanted)
+
+    def verify_at(
+        self, problem: Problem, reference: Mapping[str, Expected], wanted: Mapping[str, Index], got: Mapping[str, Array]
+    ) -> tuple[float, float, str]:
+        """Compare chosen elements as `elementwise` says."""
+        del problem
+        return verify_chosen(reference, wanted, got, lambda name, index: f"{name}[{index}]")
 
     def flops(self, problem: Problem) -> int:
         """Count operations."""

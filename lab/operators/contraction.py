@@ -33,8 +33,11 @@ from lab.base.expressions import Scalar
 from lab.measured.timing import Merit
 from lab.operators import einsum
 from lab.operators.base import MOST_ELEMENTS, Array, Expected, Extent, Inputs, Operator, Problem
+from lab.operators.boxes import Index
+from lab.operators.chosen import verify_chosen, whole_at
 from lab.operators.einsum import MOST_DIMENSIONS, Einsum
 from lab.operators.factors import check_imaginary, imaginary_default, other_factors
+from lab.operators.indexed import IndexedInputs
 from lab.operators.matrices import bound_of_half_sums, tolerance_of_sums, worst_element
 from lab.operators.stored import UNIT, drawn, empty, parts, wide, widened
 from lab.operators.tensors import Layout, TensorShapes, distinct
@@ -268,6 +271,27 @@ class Contraction(Operator[ContractionProblem]):
         expected = reference["C"]
         flat = Expected(expected.values.reshape(-1, order="F"), expected.scale.reshape(-1, order="F"))
         return {"C": flat}, _tolerance(problem)
+
+    def reference_at(
+        self, problem: ContractionProblem, inputs: IndexedInputs, wanted: Mapping[str, Index]
+    ) -> Mapping[str, Expected] | None:
+        """Take chosen elements of the reference; None where the tensors are large."""
+        return whole_at(self, problem, inputs, wanted)
+
+    def verify_at(
+        self,
+        problem: ContractionProblem,
+        reference: Mapping[str, Expected],
+        wanted: Mapping[str, Index],
+        got: Mapping[str, Array],
+    ) -> tuple[float, float, str]:
+        """Compare chosen elements, as `verify` does all."""
+        sizes = problem.shape.layout("C").sizes
+
+        def place(name: str, index: int) -> str:
+            return f"{name}[{', '.join(str(int(i)) for i in np.unravel_index(index, sizes, order='F'))}]"
+
+        return verify_chosen(reference, wanted, got, place)
 
     def flops(self, problem: ContractionProblem) -> int:
         """Count one multiplication and one addition for every value of all indices together; four, if complex."""

@@ -27,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Literal, Self
 
@@ -40,11 +41,12 @@ from lab.base.expressions import Scalar
 from lab.base.sizes import STRIDES
 from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Extent, Inputs, Offered, Operator, Problem
-from lab.operators.boxes import boxes, thinned
+from lab.operators.boxes import Index, boxes, fewer, thinned
+from lab.operators.chosen import expected_of, verify_chosen
 from lab.operators.epilogues import Epilogue, applied
 from lab.operators.factors import check_imaginary, imaginary_default, other_factors
 from lab.operators.float8 import FORMATS
-from lab.operators.indexed import IndexedInputs
+from lab.operators.indexed import IndexedArray, IndexedInputs, WholeArray, gather
 from lab.operators.matrices import (
     bound_of_half_sums,
     check_elements,
@@ -56,6 +58,7 @@ from lab.operators.matrices import (
     tolerance_of_sums,
     worst_element,
 )
+from lab.operators.paged import Draw, blank, block_of, normal, paged_lines, stream
 from lab.operators.stored import drawn, empty, parts, stored, wide, widened
 
 _HALF: Final = ("float16", "bfloat16")
@@ -245,6 +248,12 @@ class GemmProblem(Problem):
         return self
 
 
+_FEW_BOXES: Final = 9
+"""Blocks of C whose products are computed at most at the problem's own size."""
+
+_LARGE: Final = 1 << 28
+"""Elements of C of which one block is computed: its columns lie on many pages."""
+
 _FEW_SIDES: Final = 16
 """Rows, and columns, of each block whose products are computed at the problem's own size."""
 
@@ -284,8 +293,11 @@ class Gemm(Operator[GemmProblem]):
             _scale(problem, arrays, rng)
         if problem.epilogue is not None:
             arrays["bias"] = stored(rng.standard_normal(problem.m, dtype=np.float32), problem.dtype)
-        required = ("C",) if beta == 0 and problem.ldc == problem.m else ()
-        return Inputs(_scalars(problem), arrays, ("C",), required)
+        return Inputs(_scalars(problem), arrays, ("C",), _required(problem))
+
+    def indexed_inputs(self, problem: GemmProblem, seed: int) -> IndexedInputs:
+        """Draw the matrices page by page, as `inputs` fills them; of the same problem, return the same ones."""
+        return _indexed(problem, seed)
 
     def other_problem(self, problem: GemmProblem) -> GemmProblem | None:
         """Return the problem with factors other than 1 and 0, and with padding."""
@@ -348,58 +360,63 @@ class Gemm(Operator[GemmProblem]):
             scale += of_values
         return {"C": Expected(values, scale)}
 
-    def representative(
-        self, problem: GemmProblem, wanted: Mapping[str, NDArray[np.int64]]
-    ) -> Mapping[str, NDArray[np.int64]]:
+    def representative(self, problem: GemmProblem, wanted: Mapping[str, Index]) -> Mapping[str, Index]:
         """Return a few rows and columns of each block."""
-        return {name: thinned(elements, self._laid(problem), _FEW_SIDES) for name, elements in wanted.items()}
+        columns, rows = laid = problem.n * problem.members, problem.ldc
+        most = max(1, min(_FEW_BOXES, _LARGE // (columns * rows)))
+        return {name: thinned(fewer(elements, laid, most), laid, _FEW_SIDES) for name, elements in wanted.items()}
 
     def reference_at(
-        self, problem: GemmProblem, inputs: IndexedInputs, wanted: Mapping[str, NDArray[np.int64]]
+        self, problem: GemmProblem, inputs: IndexedInputs, wanted: Mapping[str, Index]
     ) -> Mapping[str, Expected] | None:
-        """Compute chosen elements of C from their rows and columns; None for batches and complex elements."""
-        if problem.batch is not None or problem.parts > 1:
-            return None
-        arrays = {name: one.read(0, one.size) for name, one in inputs.arrays.items()}
-        whole = {name: matrix(arrays[name], *shape) for name, shape in problem.shapes.items()}
-        elements = wanted["C"]
-        values, scale = np.empty(len(elements)), np.empty(len(elements))
-        for (columns, rows), places in boxes(elements, self._laid(problem)):
-            of_a = whole["A"][rows] if problem.layout[0] == "n" else whole["A"][:, rows]
-            of_b = whole["B"][:, columns] if problem.layout[1] == "n" else whole["B"][columns]
-            parts = {"A": of_a, "B": of_b, "C": whole["C"][np.ix_(rows, columns)]}
-            leading = {f"ld{name.lower()}": one.shape[0] for name, one in parts.items()}
-            small = problem.model_copy(update={"m": len(rows), "n": len(columns), **leading})
-            taken = {name: np.asfortranarray(one).reshape(-1, order="F") for name, one in parts.items()}
-            bias = {"bias": arrays["bias"][rows]} if "bias" in arrays else {}
-            found = self.reference(small, Inputs(inputs.scalars, {**arrays, **taken, **bias}, ("C",)))["C"]
-            values[places.reshape(-1)] = found.values.T.reshape(-1)
-            scale[places.reshape(-1)] = found.scale.T.reshape(-1)
-        return {"C": Expected(values, scale)}
+        """Compute chosen elements of C from their rows and columns; padding must stay as it is."""
+        columns, rows = np.divmod(wanted["C"], problem.ldc)
+        used = rows < problem.m
+        values, scale = np.empty((2, int(used.sum()), problem.parts))
+        flat = (columns * problem.m + rows)[used]
+        for (of_columns, of_rows), places in boxes(flat, (problem.n * problem.members, problem.m)):
+            at = places.reshape(len(of_columns), len(of_rows))
+            for member in np.unique(of_columns // problem.n):
+                own = of_columns // problem.n == member
+                found = self._part(problem, inputs, int(member), of_rows, of_columns[own] % problem.n)
+                sizes = int(own.sum()), len(of_rows), problem.parts
+                values[at[own]], scale[at[own]] = (one.T.reshape(sizes) for one in (found.values, found.scale))
+        return {"C": expected_of(values, scale, used, tolerance_of(problem))}
+
+    def _part(self, problem: GemmProblem, inputs: IndexedInputs, member: int, rows: Index, columns: Index) -> Expected:
+        """Compute some rows and columns of one member, as `reference` does all of C."""
+        along = np.arange(problem.k)
+        a, b = ("A", rows, along), ("B", along, columns)
+        taken = {"C": (rows, columns + member * problem.n)}
+        for (name, of_rows, of_columns), letter in zip((a, b), problem.layout, strict=True):
+            lines = (of_columns, of_rows) if letter == "n" else (of_rows, of_columns)  # stored columns come first
+            taken[name] = lines[1], lines[0] + member * problem.shapes[name][1]
+        arrays = {name: one.read(0, one.size) for name, one in inputs.arrays.items() if name in SCALES}
+        leading: dict[str, int] = {}
+        for name, (of_rows, of_columns) in taken.items():
+            apart = problem.shapes[name][2]
+            arrays[name] = block_of(inputs.arrays[name], of_columns, of_rows, apart).reshape(-1)
+            leading[f"ld{name.lower()}"] = len(of_rows)
+        if "bias" in inputs.arrays:
+            arrays["bias"] = gather(inputs.arrays["bias"], rows)
+        small = problem.model_copy(update={"m": len(rows), "n": len(columns), "batch": None, **leading})
+        return self.reference(small, Inputs(inputs.scalars, arrays, ("C",)))["C"]
 
     def verify_at(
         self,
         problem: GemmProblem,
         reference: Mapping[str, Expected],
-        wanted: Mapping[str, NDArray[np.int64]],
+        wanted: Mapping[str, Index],
         got: Mapping[str, Array],
     ) -> tuple[float, float, str]:
         """Compare chosen elements, as `verify` does all."""
-        expected, tolerance = reference["C"], tolerance_of(problem)
-        held = widened(got["C"], problem.dtypes["C"])
-        error = np.abs(held - expected.values) / expected.scale
-        worst = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
-        if error[worst] <= tolerance:
-            return float(error[worst]), tolerance, ""
-        column, row = divmod(int(wanted["C"][worst]), problem.ldc)
-        wrong = int(np.count_nonzero(~(error <= tolerance)))
-        words = worst_element(f"C[{row}, {column}]", held[worst], expected.values[worst], wrong, error.size)
-        return float(error[worst]), tolerance, words
 
-    @staticmethod
-    def _laid(problem: GemmProblem) -> tuple[int, int]:
-        """Return the shape of C's buffer in C order: columns, and the leading dimension."""
-        return problem.n * problem.members, problem.ldc
+        def place(name: str, index: int) -> str:
+            column, row = divmod(index, problem.ldc)
+            member = "" if problem.batch is None else f" of member {column // problem.n}"
+            return f"{name}[{row}, {column % problem.n}]{member}"
+
+        return verify_chosen(reference, wanted, got, place, problem.dtypes["C"])
 
     def verify(
         self, problem: GemmProblem, reference: Mapping[str, Expected], outputs: Mapping[str, Array]
@@ -498,6 +515,48 @@ class Gemm(Operator[GemmProblem]):
 def _scalars(problem: GemmProblem) -> dict[str, Scalar]:
     """Return the fields that kernels may take, by name."""
     return {key: problem[key] for key in SCALARS if key in problem}
+
+
+def _required(problem: GemmProblem) -> tuple[str, ...]:
+    """Return C where it is not read and every element of its buffer is written."""
+    return ("C",) if problem.factors[1] == 0 and problem.ldc == problem.m else ()
+
+
+@lru_cache(maxsize=1)  # the variants of a sweep share a problem
+def _indexed(problem: GemmProblem, seed: int) -> IndexedInputs:
+    alpha, beta = problem.factors
+    read = {"A": alpha != 0, "B": alpha != 0, "C": beta != 0}
+    arrays: dict[str, IndexedArray] = {}
+    for name, (rows, columns, leading) in problem.whole.items():
+        dtype = problem.dtypes[name]
+        shape = columns, rows, leading
+        draw = _draw(problem, name, seed)
+        made = paged_lines(name, seed, shape, dtype, draw) if read[name] else blank(leading * columns, dtype)
+        arrays[name] = made
+    if problem.has_scales:
+        for name in SCALES:
+            arrays[name] = WholeArray(stream(name, seed).uniform(0.5, 1.5, 1).astype(np.float32))
+    if problem.epilogue is not None:
+        arrays["bias"] = WholeArray(drawn(stream("bias", seed), (problem.m,), problem.dtype))
+    return IndexedInputs(_scalars(problem), arrays, ("C",), _required(problem))
+
+
+def _draw(problem: GemmProblem, name: str, seed: int) -> Draw:
+    """Return what draws elements of a matrix, whose lines are its columns."""
+    dtype = problem.dtypes[name]
+    if problem.exact:
+        return lambda rng, lines, _: rng.integers(-128, 128, len(lines), np.int8).astype(dtype)
+    if problem.data != "scaled" or name == "C":
+        return normal(dtype)
+    plain = problem.layout["AB".index(name)] == "nt"["AB".index(name)]  # rows have a power each, else columns
+    rows, columns, _ = problem.whole[name]
+    powers = np.exp2(stream(f"powers of {name}", seed).integers(-_POWERS, _POWERS + 1, rows if plain else columns))
+
+    def scaled(rng: np.random.Generator, lines: Index, places: Index) -> Array:
+        held = widened(drawn(rng, (len(lines),), dtype), dtype)
+        return stored((held * powers[np.minimum(places, rows - 1) if plain else lines]).astype(np.float32), dtype)
+
+    return scaled
 
 
 def _member(columns: NDArray[Any], i: int, members: int) -> NDArray[Any]:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from lab.base.expressions import Scalar
 
-PAGE: Final = 1 << 14
-"""Elements that are made together."""
+PAGE: Final = 1 << 11
+"""Elements that are made together: few enough for columns, many enough to begin a random stream for."""
 
-_HELD: Final = 1024
-"""Pages of an array that are kept: 64 MiB of float32."""
+HELD_BYTES: Final = 1 << 26
+"""Bytes of an array's pages that are kept."""
 
 
 class IndexedArray(Protocol):
@@ -38,7 +38,7 @@ class IndexedArray(Protocol):
         """Return the elements from `start` to `stop`, 1-D."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class WholeArray:
     """An array that is there."""
 
@@ -76,23 +76,25 @@ class PagedArray:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Return the elements from `start` to `stop`, 1-D."""
-        numbers = range(start // PAGE, -(-stop // PAGE))
-        parts = [self._held(number) for number in numbers]
-        if not parts:
-            return np.zeros(0, self.dtype)
-        whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return whole[start - numbers[0] * PAGE : stop - numbers[0] * PAGE]
+        first = start // PAGE
+        if stop - first * PAGE <= PAGE:
+            return self._held(first)[start - first * PAGE : stop - first * PAGE]
+        found = np.empty(max(0, stop - start), self.dtype)
+        for number in range(first, -(-stop // PAGE)):
+            begin, end = max(start, number * PAGE), min(stop, (number + 1) * PAGE)
+            found[begin - start : end - start] = self._held(number)[begin - number * PAGE : end - number * PAGE]
+        return found
 
     def _held(self, number: int) -> NDArray[Any]:
         found = self._pages.get(number)
         if found is None:
             found = self._pages[number] = self.page(number)
-            if len(self._pages) > _HELD:
+            if len(self._pages) * PAGE * self.dtype.itemsize > HELD_BYTES:
                 self._pages.popitem(last=False)
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class IndexedInputs:
     """The counterpart of `lab.operators.base.Inputs`, whose other fields it has.
 
@@ -102,6 +104,7 @@ class IndexedInputs:
         outputs: As of `Inputs`.
         required: As of `Inputs`.
         scratch: As of `Inputs`.
+        kept: Values that depend on the inputs alone, and took long to compute.
     """
 
     scalars: Mapping[str, Scalar]
@@ -109,17 +112,29 @@ class IndexedInputs:
     outputs: tuple[str, ...]
     required: tuple[str, ...] = ()
     scratch: Mapping[str, bool] = field(default_factory=dict)
+    kept: dict[object, Any] = field(default_factory=dict)
 
 
 def gather(array: IndexedArray, indices: NDArray[np.int64]) -> NDArray[Any]:
     """Return the elements at (count,) indices."""
+    if isinstance(array, WholeArray):
+        return array.array[indices]
     found = np.empty(len(indices), array.dtype)
-    order = np.argsort(indices, kind="stable")
+    if not len(indices):
+        return found
+    steps = np.diff(indices)
+    if np.all(steps == 1):
+        return array.read(int(indices[0]), int(indices[-1]) + 1)
+    is_ascending = bool(np.all(steps >= 0))
+    order = slice(None) if is_ascending else np.argsort(indices, kind="stable")
     ordered = indices[order]
     pages = ordered // PAGE
-    starts = np.flatnonzero(np.concatenate([[True], pages[1:] != pages[:-1]])) if len(pages) else pages
-    for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(pages)], strict=False):
-        start = int(pages[first]) * PAGE
-        held = array.read(start, min(start + PAGE, array.size))
-        found[order[first:last]] = held[ordered[first:last] - start]
+    starts = np.concatenate([[0], np.flatnonzero(pages[1:] != pages[:-1]) + 1])
+    held = np.empty(len(indices), array.dtype)
+    for first, last, number in zip(
+        starts.tolist(), [*starts[1:].tolist(), len(indices)], pages[starts].tolist(), strict=True
+    ):
+        start = number * PAGE
+        held[first:last] = array.read(start, min(start + PAGE, array.size))[ordered[first:last] - start]
+    found[order] = held
     return found

@@ -23,9 +23,13 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from lab.base.elements import ELEMENT_BYTES
+from lab.base.expressions import Scalar
 from lab.measured.timing import Merit
-from lab.operators.base import Expected, Extent, Floats, Inputs, Problem
+from lab.operators.base import Array, Expected, Extent, Floats, Inputs, Problem
+from lab.operators.boxes import Index
+from lab.operators.indexed import IndexedInputs
 from lab.operators.matrices import check_leading
+from lab.operators.paged import blank, block_of, paged_lines
 from lab.operators.rows import RowOperator, rows_of
 from lab.operators.stored import LEAST, UNIT, empty, stored, widened
 
@@ -72,9 +76,7 @@ class MaskedSoftmaxProblem(Problem):
     @property
     def visible(self) -> NDArray[np.int64]:
         """How many elements of each row a causal mask lets through, and all of them of another; int64, (m,)."""
-        if self.mask != "causal":
-            return np.full(self.m, self.n)
-        return self.n - self.queries + np.arange(self.m) % self.queries + 1
+        return _visible(self, np.arange(self.m))
 
 
 @dataclass(frozen=True)
@@ -103,8 +105,32 @@ class MaskedSoftmax(RowOperator[MaskedSoftmaxProblem]):
             arrays["M"] = empty(problem.queries * problem.ldm, dtype)
             rows_of(arrays["M"], problem.queries, n, problem.ldm)[...] = stored(added, dtype)
         arrays["Y"] = empty(m * problem.ldy, dtype)
-        scalars = {key: problem[key] for key in ("m", "n", "queries", "scale", "ldx", "ldm", "ldy")}
-        return Inputs(scalars=scalars, arrays=arrays, outputs=("Y",), required=self.required(problem))
+        return Inputs(scalars=_scalars(problem), arrays=arrays, outputs=("Y",), required=self.required(problem))
+
+    def indexed_inputs(self, problem: MaskedSoftmaxProblem, seed: int) -> IndexedInputs:
+        """Draw X and M page by page, as `inputs` fills them."""
+        m, n, dtype = problem.m, problem.n, problem.dtype
+
+        def scores(rng: np.random.Generator, lines: Index, places: Index) -> Array:
+            made = rng.standard_normal(len(lines), dtype=np.float32)
+            return stored(np.where(places < _visible(problem, lines), made, np.float32(np.nan)), dtype)
+
+        def added(rng: np.random.Generator, lines: Index, _: Index) -> Array:
+            made = rng.standard_normal(len(lines), dtype=np.float32)
+            return stored(np.where(rng.random(len(lines)) < _HIDDEN_SHARE, np.float32(-np.inf), made), dtype)
+
+        arrays = {"X": paged_lines("X", seed, (m, n, problem.ldx), dtype, scores)}
+        if problem.mask == "additive":
+            arrays["M"] = paged_lines("M", seed, (problem.queries, n, problem.ldm), dtype, added)
+        arrays["Y"] = blank(m * problem.ldy, dtype)
+        return IndexedInputs(_scalars(problem), arrays, ("Y",), self.required(problem))
+
+    def expected_rows(self, problem: MaskedSoftmaxProblem, inputs: IndexedInputs, rows: Index) -> Expected:
+        """Return what some rows of Y must hold."""
+        along, mask = np.arange(problem.n), inputs.arrays.get("M")
+        x = widened(block_of(inputs.arrays["X"], rows, along, problem.ldx))
+        added = None if mask is None else widened(block_of(mask, rows % problem.queries, along, problem.ldm))
+        return Expected(*_expected(problem, x, added, _visible(problem, rows)))
 
     def reference(self, problem: MaskedSoftmaxProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Compute Y in float64 of X and M as they are stored, with a bound of each element's error.
@@ -138,6 +164,17 @@ class MaskedSoftmax(RowOperator[MaskedSoftmaxProblem]):
         added = min(problem.queries, problem.m) * problem.n if problem.mask == "additive" else 0
         elements = int(problem.visible.sum()) + added + problem.m * problem.n
         return elements * ELEMENT_BYTES[problem.dtype]
+
+
+def _scalars(problem: MaskedSoftmaxProblem) -> dict[str, Scalar]:
+    return {key: problem[key] for key in ("m", "n", "queries", "scale", "ldx", "ldm", "ldy")}
+
+
+def _visible(problem: MaskedSoftmaxProblem, rows: Index) -> Index:
+    """Return how many elements of some rows the mask lets through."""
+    if problem.mask != "causal":
+        return np.full(len(rows), problem.n)
+    return problem.n - problem.queries + rows % problem.queries + 1
 
 
 def _expected(

@@ -12,9 +12,14 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from lab.base.expressions import Scalar
 from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Extent, Inputs, Operator, Problem
+from lab.operators.boxes import Index
+from lab.operators.chosen import expected_of, verify_chosen
+from lab.operators.indexed import IndexedInputs, gather
 from lab.operators.matrices import check_elements, check_leading, laid_out, matrix, padded, stray_write, worst_element
+from lab.operators.paged import blank, normal, paged_lines
 
 
 class MoveProblem(Problem):
@@ -80,15 +85,46 @@ class Move(Operator[MoveProblem]):
         m, n, lda = problem.m, problem.n, problem.lda
         a = np.full(lda * n, np.nan, dtype)
         matrix(a, m, n, lda)[...] = np.random.default_rng(seed).standard_normal((n, m), dtype=np.float32).T
-        rows, columns, ldb = problem.moved
-        scalars = {key: problem[key] for key in ("m", "n", "lda", "ldb")}
+        _, columns, ldb = problem.moved
         arrays: dict[str, Array] = {"A": a, "B": np.full(ldb * columns, np.nan, dtype)}
-        return Inputs(scalars=scalars, arrays=arrays, outputs=("B",), required=("B",) if ldb == rows else ())
+        return Inputs(scalars=_scalars(problem), arrays=arrays, outputs=("B",), required=_required(problem))
 
     def other_problem(self, problem: MoveProblem) -> MoveProblem | None:
         """Return the problem with padding between columns."""
         changes = padded(problem, {"lda": problem.m, "ldb": problem.moved[0]})
         return self.restored({**problem.plain, **changes}) if changes else None
+
+    def indexed_inputs(self, problem: MoveProblem, seed: int) -> IndexedInputs:
+        """Draw A page by page, as `inputs` fills it."""
+        _, columns, ldb = problem.moved
+        a = paged_lines("A", seed, (problem.n, problem.m, problem.lda), problem.dtype, normal(problem.dtype))
+        arrays = {"A": a, "B": blank(ldb * columns, problem.dtype)}
+        return IndexedInputs(_scalars(problem), arrays, ("B",), _required(problem))
+
+    def reference_at(
+        self, problem: MoveProblem, inputs: IndexedInputs, wanted: Mapping[str, Index]
+    ) -> Mapping[str, Expected]:
+        """Return the elements of A that chosen elements of B are; padding must stay NaN."""
+        rows, _, ldb = problem.moved
+        columns, at = np.divmod(wanted["B"], ldb)
+        used = at < rows
+        i, j = (columns, at) if problem.transposes else (at, columns)
+        values = gather(inputs.arrays["A"], (i + j * problem.lda)[used]).astype(np.float64)
+        return {"B": expected_of(values, np.ones(len(values)), used, 0.0)}
+
+    def verify_at(
+        self,
+        problem: MoveProblem,
+        reference: Mapping[str, Expected],
+        wanted: Mapping[str, Index],
+        got: Mapping[str, Array],
+    ) -> tuple[float, float, str]:
+        """Compare chosen elements, as `verify` does all."""
+
+        def place(name: str, index: int) -> str:
+            return f"{name}[{index % problem.ldb}, {index // problem.ldb}]"
+
+        return verify_chosen(reference, wanted, got, place)
 
     def reference(self, problem: MoveProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Return A, or its transpose; errors are absolute."""
@@ -133,3 +169,13 @@ class Move(Operator[MoveProblem]):
     def fma_dtype(self, problem: MoveProblem) -> np.dtype[Any]:
         """Return the element type, though nothing is computed in it."""
         return np.dtype(problem.dtype)
+
+
+def _scalars(problem: MoveProblem) -> dict[str, Scalar]:
+    return {key: problem[key] for key in ("m", "n", "lda", "ldb")}
+
+
+def _required(problem: MoveProblem) -> tuple[str, ...]:
+    """Return B where every element of its buffer is written."""
+    rows, _, ldb = problem.moved
+    return ("B",) if ldb == rows else ()

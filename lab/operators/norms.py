@@ -15,9 +15,13 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from lab.base.elements import ELEMENT_BYTES
+from lab.base.expressions import Scalar
 from lab.measured.timing import Merit
-from lab.operators.base import Expected, Extent, Inputs, Problem
+from lab.operators.base import Array, Expected, Extent, Floats, Inputs, Problem
+from lab.operators.boxes import Index
+from lab.operators.indexed import IndexedInputs
 from lab.operators.matrices import check_leading
+from lab.operators.paged import blank, block_of, normal, paged_lines
 from lab.operators.rows import RowOperator, rows_of
 from lab.operators.stored import LEAST, UNIT, empty, stored, widened
 
@@ -72,9 +76,26 @@ class _Norm(RowOperator[NormProblem]):
             rng.standard_normal((m, n), dtype=np.float32) + np.float32(1), dtype
         )
         weights = {name: stored(rng.standard_normal(n, dtype=np.float32), dtype) for name in self.weights}
-        scalars = {key: problem[key] for key in ("m", "n", "epsilon", "ldx", "ldy")}
         arrays = {"X": x, **weights, "Y": y}
-        return Inputs(scalars=scalars, arrays=arrays, outputs=("Y",), required=self.required(problem))
+        return Inputs(scalars=_scalars(problem), arrays=arrays, outputs=("Y",), required=self.required(problem))
+
+    def indexed_inputs(self, problem: NormProblem, seed: int) -> IndexedInputs:
+        """Draw X and the weights page by page, as `inputs` fills them."""
+        m, n, dtype = problem.m, problem.n, problem.dtype
+
+        def around_one(rng: np.random.Generator, lines: Index, _: Index) -> Array:
+            return stored(rng.standard_normal(len(lines), dtype=np.float32) + np.float32(1), dtype)
+
+        arrays = {"X": paged_lines("X", seed, (m, n, problem.ldx), dtype, around_one)}
+        arrays |= {name: paged_lines(name, seed, (1, n, n), dtype, normal(dtype)) for name in self.weights}
+        arrays["Y"] = blank(m * problem.ldy, dtype)
+        return IndexedInputs(_scalars(problem), arrays, ("Y",), self.required(problem))
+
+    def expected_rows(self, problem: NormProblem, inputs: IndexedInputs, rows: Index) -> Expected:
+        """Return what some rows of Y must hold."""
+        x = block_of(inputs.arrays["X"], rows, np.arange(problem.n), problem.ldx)
+        weights = {name: widened(inputs.arrays[name].read(0, problem.n)) for name in self.weights}
+        return _expected(problem, widened(x), weights)
 
     def reference(self, problem: NormProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Compute Y in float64 of X and the weights as they are stored, with a bound of each element's error.
@@ -86,19 +107,9 @@ class _Norm(RowOperator[NormProblem]):
         sum of squares counts half, with quotient, root and reciprocal; the products; the bias; and storing, which
         rounds by v, the unit roundoff of an element type below float32.
         """
-        m, n, dtype, u = problem.m, problem.n, problem.dtype, UNIT["float32"]
-        x = widened(rows_of(inputs.arrays["X"], m, n, problem.ldx))
-        centred = "B" in self.weights
-        weight = widened(inputs.arrays["W"])
-        bias = widened(inputs.arrays["B"]) if centred else np.zeros(n)
-        distance = x - x.mean(axis=1, keepdims=True) if centred else x
-        scale = 1 / np.sqrt((distance**2).mean(axis=1, keepdims=True) + problem.epsilon)
-        y = weight * distance * scale + bias
-        s = 4 + 2 * np.sqrt(n)
-        shifted = s * np.abs(x).mean(axis=1, keepdims=True) if centred else 0.0
-        bound = np.abs(weight) * scale * (shifted + (s + 8) * np.abs(distance)) + np.abs(bias) + np.abs(y)
-        stored_by = UNIT[dtype] * np.abs(y) if dtype != "float32" else 0.0
-        return {"Y": Expected(y, u * bound + stored_by + LEAST[dtype])}
+        x = widened(rows_of(inputs.arrays["X"], problem.m, problem.n, problem.ldx))
+        weights = {name: widened(inputs.arrays[name]) for name in self.weights}
+        return {"Y": _expected(problem, x, weights)}
 
     def flops(self, problem: NormProblem) -> int:
         """Count the operations of each element."""
@@ -126,3 +137,22 @@ class RmsNorm(_Norm):
     name = "rms_norm"
     weights = ("W",)
     operations = 4
+
+
+def _scalars(problem: NormProblem) -> dict[str, Scalar]:
+    return {key: problem[key] for key in ("m", "n", "epsilon", "ldx", "ldy")}
+
+
+def _expected(problem: NormProblem, x: Floats, weights: Mapping[str, Floats]) -> Expected:
+    """Compute some rows in float64, and the error bound that `_Norm.reference` explains."""
+    n, dtype, u = problem.n, problem.dtype, UNIT["float32"]
+    centred, weight = "B" in weights, weights["W"]
+    bias = weights["B"] if centred else np.zeros(n)
+    distance = x - x.mean(axis=1, keepdims=True) if centred else x
+    scale = 1 / np.sqrt((distance**2).mean(axis=1, keepdims=True) + problem.epsilon)
+    y = weight * distance * scale + bias
+    s = 4 + 2 * np.sqrt(n)
+    shifted = s * np.abs(x).mean(axis=1, keepdims=True) if centred else 0.0
+    bound = np.abs(weight) * scale * (shifted + (s + 8) * np.abs(distance)) + np.abs(bias) + np.abs(y)
+    stored_by = UNIT[dtype] * np.abs(y) if dtype != "float32" else 0.0
+    return Expected(y, u * bound + stored_by + LEAST[dtype])

@@ -7,16 +7,22 @@ every element type.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
 
 from lab.operators.base import Array, Expected, Operator, Problem
 from lab.operators.bfloat16 import BF16_NAN
+from lab.operators.boxes import Index
+from lab.operators.chosen import expected_of, verify_chosen, whole_at
+from lab.operators.indexed import IndexedInputs
 from lab.operators.matrices import padded, worst_element
 from lab.operators.stored import widened
 
 P = TypeVar("P", bound=Problem)
+
+_MOST_AT_ONCE: Final = 1 << 21
+"""Elements of the rows whose reference is computed at most, where some are chosen."""
 
 
 class RowOperator(Operator[P]):
@@ -41,6 +47,50 @@ class RowOperator(Operator[P]):
     def required(self, problem: P) -> tuple[str, ...]:
         """Return the output where every element of its buffer is written: its rows have no padding."""
         return (self.output,) if problem[self.leading] == problem["n"] else ()
+
+    def expected_rows(
+        self,
+        problem: P,  # noqa: ARG002 - operators that override this use it
+        inputs: IndexedInputs,  # noqa: ARG002
+        rows: Index,  # noqa: ARG002
+    ) -> Expected | None:
+        """Return what some rows must hold, as `reference` does for all; None where it is computed as a whole."""
+        return None
+
+    def representative(self, problem: P, wanted: Mapping[str, Index]) -> Mapping[str, Index]:
+        """Return the elements of as many rows as are quick to compute."""
+        n, elements = int(problem["n"]), wanted[self.output]
+        of = elements // int(problem[self.leading])
+        rows = np.unique(of)
+        most = max(1, _MOST_AT_ONCE // n)
+        if len(rows) <= most:
+            return wanted
+        kept = rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
+        return {self.output: elements[np.isin(of, kept)]}
+
+    def reference_at(
+        self, problem: P, inputs: IndexedInputs, wanted: Mapping[str, Index]
+    ) -> Mapping[str, Expected] | None:
+        """Compute chosen elements from their rows; padding must stay NaN."""
+        rows, columns = np.divmod(wanted[self.output], int(problem[self.leading]))
+        used = columns < int(problem["n"])
+        chosen, back = np.unique(rows[used], return_inverse=True)
+        found = self.expected_rows(problem, inputs, chosen)
+        if found is None:
+            return whole_at(self, problem, inputs, wanted)
+        at = back, columns[used]
+        return {self.output: expected_of(found.values[at], found.scale[at], used, 1.0)}
+
+    def verify_at(
+        self, problem: P, reference: Mapping[str, Expected], wanted: Mapping[str, Index], got: Mapping[str, Array]
+    ) -> tuple[float, float, str]:
+        """Compare chosen elements, as `verify` does all."""
+        stride = int(problem[self.leading])
+
+        def place(name: str, index: int) -> str:
+            return f"{name}[{index // stride}, {index % stride}]"
+
+        return verify_chosen(reference, wanted, got, place)
 
     def verify(
         self, problem: P, reference: Mapping[str, Expected], outputs: Mapping[str, Array]

@@ -15,9 +15,13 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from lab.base.elements import ELEMENT_BYTES
+from lab.base.expressions import Scalar
 from lab.measured.timing import Merit
 from lab.operators.base import Expected, Extent, Floats, Inputs, Problem
+from lab.operators.boxes import Index
+from lab.operators.indexed import IndexedInputs
 from lab.operators.matrices import check_leading
+from lab.operators.paged import blank, block_of, normal, paged_lines
 from lab.operators.rows import RowOperator, rows_of
 from lab.operators.stored import LEAST, UNIT, empty, stored, widened
 
@@ -76,8 +80,22 @@ class Softmax(RowOperator[SoftmaxProblem]):
             _make_special(values, rng, largest=1e38 if dtype != "float16" else 6e4)
         x, y = (empty(m * stride, dtype) for stride in (problem.ldx, problem.ldy))
         rows_of(x, m, n, problem.ldx)[...] = stored(values, dtype)
-        scalars = {key: problem[key] for key in ("m", "n", "ldx", "ldy")}
-        return Inputs(scalars=scalars, arrays={"X": x, "Y": y}, outputs=("Y",), required=self.required(problem))
+        arrays = {"X": x, "Y": y}
+        return Inputs(scalars=_scalars(problem), arrays=arrays, outputs=("Y",), required=self.required(problem))
+
+    def indexed_inputs(self, problem: SoftmaxProblem, seed: int) -> IndexedInputs | None:
+        """Draw X page by page; `special` rows are made as `inputs` makes them."""
+        if problem.contents == "special":
+            return super().indexed_inputs(problem, seed)
+        m, n, dtype = problem.m, problem.n, problem.dtype
+        x = paged_lines("X", seed, (m, n, problem.ldx), dtype, normal(dtype))
+        arrays = {"X": x, "Y": blank(m * problem.ldy, dtype)}
+        return IndexedInputs(_scalars(problem), arrays, ("Y",), self.required(problem))
+
+    def expected_rows(self, problem: SoftmaxProblem, inputs: IndexedInputs, rows: Index) -> Expected:
+        """Return what some rows of Y must hold."""
+        x = block_of(inputs.arrays["X"], rows, np.arange(problem.n), problem.ldx)
+        return Expected(*_expected(widened(x), problem.dtype))
 
     def reference(self, problem: SoftmaxProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Compute softmax in float64 of X as it is stored, with a bound of each element's error.
@@ -117,6 +135,10 @@ class Softmax(RowOperator[SoftmaxProblem]):
     def bytes_moved(self, problem: SoftmaxProblem) -> int:
         """Count X read once and Y written once."""
         return 2 * problem.m * problem.n * ELEMENT_BYTES[problem.dtype]
+
+
+def _scalars(problem: SoftmaxProblem) -> dict[str, Scalar]:
+    return {key: problem[key] for key in ("m", "n", "ldx", "ldy")}
 
 
 def _expected(x: Floats, dtype: str) -> tuple[Floats, Floats]:

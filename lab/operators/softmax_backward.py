@@ -13,9 +13,13 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from lab.base.elements import ELEMENT_BYTES
+from lab.base.expressions import Scalar
 from lab.measured.timing import Merit
-from lab.operators.base import Expected, Extent, Inputs, Problem
+from lab.operators.base import Array, Expected, Extent, Floats, Inputs, Problem
+from lab.operators.boxes import Index
+from lab.operators.indexed import IndexedInputs
 from lab.operators.matrices import check_leading
+from lab.operators.paged import blank, block_of, normal, paged_lines
 from lab.operators.rows import RowOperator, rows_of
 from lab.operators.stored import LEAST, UNIT, empty, stored, widened
 
@@ -63,8 +67,29 @@ class SoftmaxBackward(RowOperator[SoftmaxBackwardProblem]):
         arrays = {name: empty(m * int(problem[f"ld{name.lower()}"]), dtype) for name in ("Y", "dY", "dX")}
         rows_of(arrays["Y"], m, n, problem.ldy)[...] = stored(powers / powers.sum(axis=1, keepdims=True), dtype)
         rows_of(arrays["dY"], m, n, problem.lddy)[...] = stored(rng.standard_normal((m, n), dtype=np.float32), dtype)
-        scalars = {key: problem[key] for key in ("m", "n", "ldy", "lddy", "lddx")}
-        return Inputs(scalars=scalars, arrays=arrays, outputs=("dX",), required=self.required(problem))
+        return Inputs(scalars=_scalars(problem), arrays=arrays, outputs=("dX",), required=self.required(problem))
+
+    def indexed_inputs(self, problem: SoftmaxBackwardProblem, seed: int) -> IndexedInputs:
+        """Draw Y and dY page by page; rows of Y are exponentials over their expected sum, and add up to about 1."""
+        m, n, dtype = problem.m, problem.n, problem.dtype
+
+        def powers(rng: np.random.Generator, lines: Index, _: Index) -> Array:
+            made = np.exp(rng.standard_normal(len(lines), dtype=np.float32) - np.float32(0.5))
+            return stored(made / np.float32(n), dtype)
+
+        arrays = {
+            "Y": paged_lines("Y", seed, (m, n, problem.ldy), dtype, powers),
+            "dY": paged_lines("dY", seed, (m, n, problem.lddy), dtype, normal(dtype)),
+            "dX": blank(m * problem.lddx, dtype),
+        }
+        return IndexedInputs(_scalars(problem), arrays, ("dX",), self.required(problem))
+
+    def expected_rows(self, problem: SoftmaxBackwardProblem, inputs: IndexedInputs, rows: Index) -> Expected:
+        """Return what some rows of dX must hold."""
+        along = np.arange(problem.n)
+        y = block_of(inputs.arrays["Y"], rows, along, problem.ldy)
+        dy = block_of(inputs.arrays["dY"], rows, along, problem.lddy)
+        return _expected(widened(y), widened(dy), problem.dtype)
 
     def reference(self, problem: SoftmaxBackwardProblem, inputs: Inputs) -> Mapping[str, Expected]:
         """Compute dX in float64 of Y and dY as they are stored, with a bound of each element's error.
@@ -75,17 +100,10 @@ class SoftmaxBackward(RowOperator[SoftmaxBackwardProblem]):
         product round once each; and storing rounds by v, the unit roundoff of an element type below float32. Results
         below `lab.operators.stored.LEAST` may be flushed.
         """
-        m, n, dtype = problem.m, problem.n, problem.dtype
+        m, n = problem.m, problem.n
         y = widened(rows_of(inputs.arrays["Y"], m, n, problem.ldy))
         dy = widened(rows_of(inputs.arrays["dY"], m, n, problem.lddy))
-        products, single = y * dy, UNIT["float32"]
-        total = products.sum(axis=1, keepdims=True)
-        dx = y * (dy - total)
-        summed = (4 + 2 * np.sqrt(n)) * np.abs(products).sum(axis=1, keepdims=True)
-        scale = single * np.abs(y) * (summed + 3 * (np.abs(dy) + np.abs(total))) + LEAST[dtype]
-        if dtype != "float32":
-            scale += UNIT[dtype] * np.abs(dx)
-        return {"dX": Expected(dx, scale)}
+        return {"dX": _expected(y, dy, problem.dtype)}
 
     def flops(self, problem: SoftmaxBackwardProblem) -> int:
         """Count 4 m n: a product and an addition for the sum, a difference and a product for the result."""
@@ -94,3 +112,19 @@ class SoftmaxBackward(RowOperator[SoftmaxBackwardProblem]):
     def bytes_moved(self, problem: SoftmaxBackwardProblem) -> int:
         """Count Y and dY read once and dX written once."""
         return 3 * problem.m * problem.n * ELEMENT_BYTES[problem.dtype]
+
+
+def _scalars(problem: SoftmaxBackwardProblem) -> dict[str, Scalar]:
+    return {key: problem[key] for key in ("m", "n", "ldy", "lddy", "lddx")}
+
+
+def _expected(y: Floats, dy: Floats, dtype: str) -> Expected:
+    """Compute some rows in float64, and the error bound that `SoftmaxBackward.reference` explains."""
+    products, single, n = y * dy, UNIT["float32"], y.shape[1]
+    total = products.sum(axis=1, keepdims=True)
+    dx = y * (dy - total)
+    summed = (4 + 2 * np.sqrt(n)) * np.abs(products).sum(axis=1, keepdims=True)
+    scale = single * np.abs(y) * (summed + 3 * (np.abs(dy) + np.abs(total))) + LEAST[dtype]
+    if dtype != "float32":
+        scale += UNIT[dtype] * np.abs(dx)
+    return Expected(dx, scale)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.operators.boxes import boxes, thinned
+from lab.operators.boxes import boxes, fewer, thinned
 
 SHAPES = st.lists(st.integers(1, 6), min_size=1, max_size=3).map(tuple)
 
@@ -39,3 +39,19 @@ def test_thinned_boxes_keep_their_ends():
     assert len(kept) == 9
     assert {0, 59, 4900, 4959} <= set(kept.tolist())
     assert thinned(tile[:2], (100, 100), 3).tolist() == [0, 1]
+
+
+def test_fewer_boxes_keep_the_first_and_the_last():
+    scattered = np.arange(0, 100 * 100, 101)
+    kept = fewer(scattered, (100, 100), 5)
+    assert len(kept) == 5
+    assert kept[[0, -1]].tolist() == [0, 9999]
+    tile = np.add.outer(100 * np.arange(8), np.arange(4)).reshape(-1)
+    assert fewer(tile, (100, 100), 1).tolist() == tile.tolist()
+
+
+def test_many_runs_are_thinned_before_they_are_split():
+    scattered = np.arange(0, 1 << 26, 1025)
+    kept = fewer(scattered, (1 << 13, 1 << 13), 64)
+    assert len(kept) == 64
+    assert kept[[0, -1]].tolist() == [0, scattered[-1]]

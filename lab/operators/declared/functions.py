@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -69,14 +69,10 @@ class ArrayFunction:
         Raises:
             ArrayOperationError: The arguments do not fit, or the function refuses them.
         """
-        try:
-            bound = inspect.Signature(list(self.parameters)).bind(*arguments, **keywords)
-        except TypeError as error:
-            raise ArrayOperationError(f"{self.name}: {error}", self.usage) from error
         kinds = {one.name: one for one in self.parameters}
         converted: list[Any] = []
         named: dict[str, Any] = {}
-        for name, value in bound.arguments.items():
+        for name, value in self.placed(arguments, keywords).items():
             one = kinds[name]
             if one.kind is inspect.Parameter.VAR_POSITIONAL:
                 converted += [self._converted(part, one) for part in value]
@@ -84,6 +80,30 @@ class ArrayFunction:
                 named[name] = self._converted(value, one)
         positional = [named[one.name] for one in self.parameters if one.name in named] if converted else []
         return self.function(rules, *positional, *converted, **({} if converted else named))
+
+    def placed(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what is given for each parameter, by name; of one that takes any number, a tuple.
+
+        Raises:
+            ArrayOperationError: The arguments do not fit.
+        """
+        try:
+            return inspect.Signature(list(self.parameters)).bind(*arguments, **keywords).arguments
+        except TypeError as error:
+            raise ArrayOperationError(f"{self.name}: {error}", self.usage) from error
+
+    @cached_property
+    def arrays(self) -> frozenset[str]:
+        """Return the names of the parameters that are arrays, or lists of them."""
+        return frozenset(one.name for one in self.parameters if "Tracked" in _kind_of(one))
+
+    def plain(self, name: str, value: Given) -> Any:  # noqa: ANN401 - what the parameter's type says
+        """Return what the function takes for a parameter, from its value in an expression.
+
+        Raises:
+            ArrayOperationError: The value does not suit the parameter.
+        """
+        return self._converted(value, next(one for one in self.parameters if one.name == name))
 
     def _converted(self, value: Given, parameter: inspect.Parameter) -> Any:  # noqa: ANN401 - what the parameter's type says
         convert, accepted = _CONVERTERS[_kind_of(parameter)]

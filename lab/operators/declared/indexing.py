@@ -10,9 +10,10 @@ from typing import Final
 import numpy as np
 
 from lab.operators.base import Array
+from lab.operators.declared.budget import UnrestrictedError
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.inputs import DRAWN, ArgumentPlan, contents, scratch, within_all
-from lab.operators.declared.restricted import UnrestrictedError, evaluate_at
+from lab.operators.declared.restricted import evaluate_at
 from lab.operators.declared.specification import Argument, Direction, Fill, FillKind
 from lab.operators.declared.tracked import Rules
 from lab.operators.indexed import PAGE, IndexedArray, IndexedInputs, PagedArray, WholeArray
@@ -49,9 +50,11 @@ def _indexed(argument: Argument, planned: ArgumentPlan, seed: int, folder: Path)
         small = size * element.dtype.itemsize <= _MOST_FILE_BYTES
         return WholeArray(contents(argument, planned, seed, folder)) if small else None
 
+    kept = dict[object, object]()
+
     def page(number: int) -> Array:
         start = number * PAGE
-        return _page(argument, fill, planned, np.arange(start, min(start + PAGE, size)), seed=seed)
+        return _page(argument, fill, planned, np.arange(start, min(start + PAGE, size)), seed=seed, kept=kept)
 
     try:
         page(0)  # an expression that cannot be restricted, or a value that does not fit
@@ -68,6 +71,7 @@ def _page(
     at: np.ndarray[tuple[int], np.dtype[np.int64]],
     *,
     seed: int,
+    kept: dict[object, object],
 ) -> Array:
     """Return the elements of a page, whose indices are `at`."""
     element = argument.element
@@ -86,7 +90,7 @@ def _page(
                 name: value if isinstance(value, str) else rules.literal(value) for name, value in planned.names.items()
             }
             shape = planned.shapes[argument.name]
-            made = evaluate_at(fill.operands[0], {}, numbers, rules, shape=shape, elements=at).values
+            made = evaluate_at(fill.operands[0], {}, numbers, rules, shape=shape, elements=at, kept=kept).values
             if element.is_exact and made.dtype.kind in "iu":
                 within_all(argument, int(made.max()), int(made.min()))
             return element.stored(made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -80,6 +80,23 @@ def expected(
         return _made(held, tolerance.bound(held), element)
     _refuse_unbounded(name, held, bound)
     return _made(held, np.asarray(np.broadcast_to(bound, shape)), element)
+
+
+def expected_at(
+    name: str, element: ElementType, shape: Sequence[int], value: Tracked, *, tolerance: Tolerance | None, rules: Rules
+) -> DeclaredExpected:
+    """Return what chosen elements of an output must hold, as `expected` does for all.
+
+    A relative tolerance looks at an element's neighbours, of which only chosen ones are known. An element may therefore
+    be off by what rounding may change, too.
+    """
+    judged = expected(name, element, shape, value, tolerance=tolerance, rules=rules)
+    if tolerance is None or tolerance.absolute is not None or element.is_exact:
+        return judged
+    with np.errstate(all="ignore"):
+        _, bound = _converted(element, value, rules)
+    rounding = np.where(np.isfinite(bound), bound, 0.0)
+    return replace(judged, scale=np.maximum(judged.scale, rounding))
 
 
 def unanalysed(element: ElementType, longest: int) -> Tolerance:

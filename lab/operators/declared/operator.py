@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, wraps
 from pathlib import Path
@@ -18,9 +18,10 @@ from lab.base.expressions import Scalar
 from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import Merit
 from lab.operators.base import Array, Expected, Inputs, Operator, OtherInputs, Problem, StandInMismatchError
-from lab.operators.boxes import thinned
+from lab.operators.boxes import fewer, thinned
 from lab.operators.declared import foreign, judging
 from lab.operators.declared.arrays import evaluate_arrays
+from lab.operators.declared.budget import UnrestrictedError
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.discriminating import other_inputs, other_problems
 from lab.operators.declared.doubts import doubts
@@ -32,7 +33,7 @@ from lab.operators.declared.indexing import indexed_inputs
 from lab.operators.declared.inputs import ArgumentPlan, inputs, plan
 from lab.operators.declared.judging import DeclaredExpected, Unwritten
 from lab.operators.declared.metrics import Metric, MetricKind
-from lab.operators.declared.restricted import NamedArray, UnrestrictedError, evaluate_at, multiplies
+from lab.operators.declared.restricted import NamedArray, evaluate_at, multiplies
 from lab.operators.declared.specification import Argument, Direction
 from lab.operators.declared.tolerance import Tolerance
 from lab.operators.declared.tracked import Rules, Tracked
@@ -44,6 +45,21 @@ _COMPARED: Final = ("float16", "bfloat16", "float32", "float64")
 
 _FEW_SIDES: Final = 16
 """Rows, and columns, of each box of elements whose products are computed."""
+
+_FEW_BOXES: Final = 9
+"""Such boxes."""
+
+_LARGE_PRODUCT: Final = 1 << 28
+"""Elements of an output of which one such box is computed: its columns lie on many pages."""
+
+_MOST_BOXES: Final = 64
+"""Boxes of elements that are computed at most."""
+
+_MOST_READ: Final = 1 << 23
+"""Elements of the largest array that are read at most, if each of an output needs an equal share of them."""
+
+_FEW_ELEMENTS: Final = 16
+"""Elements of an output that are computed in any case."""
 
 
 class DeclaredProblem(Problem):
@@ -247,32 +263,51 @@ class Declared(Operator[DeclaredProblem]):
 
     @_of_types
     def indexed_inputs(self, problem: DeclaredProblem, seed: int) -> IndexedInputs | None:
-        """Return the arrays as functions of the index; None where one cannot be described so."""
-        return indexed_inputs(self.declaration, self._plan(problem), seed)
+        """Return the arrays as functions of the index; None where one cannot be described so.
+
+        Of the same problem, they are the same ones.
+        """
+        return _indexed(self.declaration, _fields(problem), seed)
 
     @_of_types
     def representative(
         self, problem: DeclaredProblem, wanted: Mapping[str, NDArray[np.int64]]
     ) -> Mapping[str, NDArray[np.int64]]:
-        """Return the elements that one block decides, and a few of its rows and columns where they take long.
+        """Return the elements that one block decides: fewer where they are scattered, or where they take long.
 
         Where an element of an unordered output stands, all blocks decide. Products of matrices take long.
         """
-        shapes, references = self._plan(problem).shapes, dict(self.declaration.references)
-        dear = {name for name, text in references.items() if not is_file(text) and multiplies(text)}
-        return {
-            name: thinned(elements, shapes[name], _FEW_SIDES) if name in dear else elements
-            for name, elements in wanted.items()
-            if not self.declaration.argument[name].is_unordered and not self._ignores(name)
-        }
+        planned, references = self._plan(problem), dict(self.declaration.references)
+        largest = max(map(math.prod, planned.shapes.values()), default=1)
+        found: dict[str, NDArray[np.int64]] = {}
+        for name, elements in wanted.items():
+            shape, text = planned.shapes[name], references.get(name, "")
+            size = math.prod(shape)
+            if self.declaration.argument[name].is_unordered or self._ignores(name):
+                continue
+            if not text or is_file(text):
+                found[name] = elements
+            elif multiplies(text):
+                few = fewer(elements, shape, max(1, min(_FEW_BOXES, _LARGE_PRODUCT // size)))
+                found[name] = thinned(few, shape, _FEW_SIDES)
+            else:
+                most = max(_FEW_ELEMENTS, _MOST_READ * size // largest)
+                kept = np.unique(np.linspace(0, len(elements) - 1, min(most, len(elements))).astype(np.int64))
+                found[name] = fewer(elements[kept], shape, _MOST_BOXES)
+        return found
 
     @_of_types
     def reference_at(
         self, problem: DeclaredProblem, inputs: IndexedInputs, wanted: Mapping[str, NDArray[np.int64]]
     ) -> Mapping[str, Expected] | None:
-        """Evaluate the references at chosen elements; None where they are a user's function, or need whole arrays."""
+        """Evaluate the references at chosen elements; None where `why_not_restricted` has a reason, or they refuse.
+
+        Outputs whose contents do not matter are left out. An element's bound is at least what rounding may change,
+        since of the neighbours that a relative tolerance looks at only chosen ones are known.
+        """
         planned, references = self._plan(problem), dict(self.declaration.references)
-        if not references or any(is_file(references[name]) for name in wanted):
+        wanted = {name: elements for name, elements in wanted.items() if not self._ignores(name)}
+        if self._why_not_at(wanted):
             return None
         arrays = {
             one.name: NamedArray(inputs.arrays[one.name], planned.shapes[one.name], one.element)
@@ -284,13 +319,37 @@ class Declared(Operator[DeclaredProblem]):
             argument, rules = self.declaration.argument[name], self._rules(planned, name)
             numbers, shape = _numbers(planned, rules), planned.shapes[name]
             try:
-                value = evaluate_at(references[name], arrays, numbers, rules, shape=shape, elements=elements)
-            except UnrestrictedError:
+                value = evaluate_at(
+                    references[name], arrays, numbers, rules, shape=shape, elements=elements, kept=inputs.kept
+                )
+                found[name] = judging.expected_at(
+                    name, argument.element, elements.shape, value, tolerance=tolerances.get(name), rules=rules
+                )
+            except (UnrestrictedError, UserError):  # what the reference refuses says nothing of a kernel
                 return None
-            found[name] = judging.expected(
-                name, argument.element, elements.shape, value, tolerance=tolerances.get(name), rules=rules
-            )
         return found
+
+    @_of_types
+    def why_not_restricted(self, problem: DeclaredProblem) -> str:
+        """Say why values were compared at the small size alone."""
+        del problem
+        return self._why_not_at([one.name for one in self.declaration.outputs]) or (
+            "its reference needs more elements than can be read"
+        )
+
+    def _why_not_at(self, outputs: Iterable[str]) -> str:
+        """Say why references are not evaluated at chosen elements of outputs; empty where they can be."""
+        references = dict(self.declaration.references)
+        if self.declaration.function:
+            return "its reference is a Python function"
+        if not references:
+            return "it has no reference"
+        for name in outputs:
+            if self.declaration.argument[name].is_unordered:
+                return f"the elements of {name} may stand in any order"
+            if is_file(references[name]):
+                return f"the reference of {name} is a file"
+        return ""
 
     @_of_types
     def verify_at(
@@ -303,6 +362,8 @@ class Declared(Operator[DeclaredProblem]):
         """Compare chosen elements, as `verify` does all."""
         planned, worst = self._plan(problem), (-1.0, "")
         for name, elements in wanted.items():
+            if self._ignores(name):
+                continue
             known = reference[name]
             assert isinstance(known, DeclaredExpected)  # noqa: S101 - made by `reference_at`
             chosen = (elements, planned.shapes[name])
@@ -402,8 +463,7 @@ class Declared(Operator[DeclaredProblem]):
 
     @_of_types
     def _plan(self, problem: DeclaredProblem) -> ArgumentPlan:
-        fields = tuple((key, type(value), value) for key, value in problem.items() if key != "name")
-        return _planned(self.declaration, fields)
+        return _planned(self.declaration, _fields(problem))
 
     def _is_double(self) -> bool:
         """Whether outputs are of 64-bit floats; of integers, whether all float inputs are."""
@@ -493,10 +553,24 @@ def _numbers(planned: ArgumentPlan, rules: Rules) -> Mapping[str, Given]:
     }
 
 
+_Fields = tuple[tuple[str, type, Scalar], ...]
+
+
+def _fields(problem: DeclaredProblem) -> _Fields:
+    """Return a problem as a key. Types are in it because 1, 1.0 and true are equal."""
+    return tuple((key, type(value), value) for key, value in problem.items() if key != "name")
+
+
 @lru_cache(maxsize=256)
-def _planned(declaration: Declaration, fields: tuple[tuple[str, type, Scalar], ...]) -> ArgumentPlan:
-    """Cached, since a sweep asks for each variant. Types are in the key because 1, 1.0 and true are equal."""
+def _planned(declaration: Declaration, fields: _Fields) -> ArgumentPlan:
+    """Cached, since a sweep asks for each variant."""
     return plan(declaration, {name: value for name, _, value in fields})
+
+
+@lru_cache(maxsize=1)
+def _indexed(declaration: Declaration, fields: _Fields, seed: int) -> IndexedInputs | None:
+    """Cached with the pages that are drawn, since the variants of a sweep share a problem."""
+    return indexed_inputs(declaration, _planned(declaration, fields), seed)
 
 
 @lru_cache(maxsize=64)

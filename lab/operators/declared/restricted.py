@@ -2,45 +2,45 @@
 
 The expression is rewritten so that each array in it stands for the part that the chosen elements need: rows and columns
 of a product, whole rows of what is summed along them, the elements that an index picks. The rewritten expression is
-then evaluated like any other one, and so are its error bounds.
+then evaluated like any other one, and so are its error bounds. A part that cannot be rewritten so is evaluated whole,
+where the arrays in it are small. The module `calls` has the functions.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lab.base import parser, syntax
-from lab.operators.boxes import Box, Index, Shape, boxes
-from lab.operators.declared.arrays import evaluate_arrays, evaluate_part
+from lab.base.errors import UserError
+from lab.operators.boxes import Box, Index, Shape, aligned, boxes
+from lab.operators.declared import calls
+from lab.operators.declared.arrays import evaluate_part
+from lab.operators.declared.budget import MOST_HELD, MOST_WHOLE, EvaluationBudget, UnrestrictedError, WorkBudgetError
 from lab.operators.declared.elements import ElementType
-from lab.operators.declared.functions import ARRAY_FUNCTIONS, Given, array_of
-from lab.operators.declared.tracked import Rules, Tracked
+from lab.operators.declared.functions import Given, array_of
+from lab.operators.declared.movement import moved
+from lab.operators.declared.origins import Flat, Origin, Separable, flat_indices
+from lab.operators.declared.subscripts import ArrayIndex, Gathered, Subscript, picked, positions_within
+from lab.operators.declared.tracked import ArrayOperationError, Rules, Tracked
 from lab.operators.indexed import IndexedArray, gather
 
-_ELEMENTWISE: Final = ("arithmetic", "functions of single elements", "choices", "bits", "types and complex numbers")
-"""Groups of functions whose results depend on the same element of each operand."""
+_MOST_BOXES: Final = 256
+"""Boxes into which chosen elements are split at most."""
 
-_REDUCING: Final = ("sum", "mean", "var", "std", "norm", "prod", "max", "min", "any", "all", "argmax", "argmin")
-_KEEPING: Final = ("cumsum", "cumprod", "sort", "argsort", "flip")
-"""Functions along an axis whose result has that axis, too."""
+_LONG: Final = 1 << 20
+"""Elements of which a value takes long to compute."""
 
-_WHOLE: Final = 1 << 22
-"""Elements of the arrays in a part that is evaluated whole."""
+_FEW: Final = 1 << 10
+"""Elements of such a value that is kept."""
 
-_MOST_ELEMENTS: Final = 1 << 25
-"""Elements of arrays that are gathered at most."""
-
-_MOST_PRODUCTS: Final = 1 << 32
-"""Multiply-adds of the matrix products that are computed at most: a second or so."""
-
-
-class UnrestrictedError(Exception):
-    """The expression cannot be evaluated at chosen elements, or that takes too long."""
+_MOST_SHARED: Final = 1 << 16
+"""Elements of a value that is kept for other boxes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ def evaluate_at(
     *,
     shape: Shape,
     elements: Index,
+    kept: dict[object, Any] | None = None,
 ) -> Tracked:
     """Return the value of a reference at some elements.
 
@@ -76,254 +77,323 @@ def evaluate_at(
         rules: How kernels round.
         shape: The shape of the output.
         elements: (count,) flat indices in C order, ascending.
+        kept: Results of long sums and of parts that are evaluated whole, for the same arrays and numbers.
 
     Returns:
         Values and bounds, (count,).
 
     Raises:
-        UnrestrictedError: It cannot be evaluated so.
+        UnrestrictedError: It cannot be evaluated so, or takes too long.
         UserError: As of `lab.operators.declared.arrays.evaluate_arrays`.
     """
-    part = parser.parse(expression)
     try:
-        found = [
-            (at, _Restriction(arrays, numbers, rules).value(part, shape, box), tuple(map(len, box)))
-            for box, at in boxes(elements, shape)
-        ]
-    except UnrestrictedError:
-        named = [arrays[name] for name in syntax.names(part) if name in arrays]
-        if sum(one.source.size for one in named) > _WHOLE or multiplies(expression):
-            raise
-        whole = evaluate_arrays(expression, {**numbers, **{name: _whole(one) for name, one in arrays.items()}}, rules)
-        at, sizes = np.arange(len(elements)), elements.shape
-        bound = None if whole.bound is None else np.broadcast_to(whole.bound, shape).reshape(-1)[elements]
-        found = [(at, Tracked(np.broadcast_to(whole.values, shape).reshape(-1)[elements], bound), sizes)]
-    order = np.argsort(np.concatenate([at for at, _, _ in found]))
-    values = np.concatenate([np.broadcast_to(one.values, sizes).reshape(-1) for _, one, sizes in found])[order]
-    if all(one.bound is None for _, one, _ in found):
-        return Tracked(values)
-    return Tracked(
-        values, np.concatenate([np.broadcast_to(one.spread, sizes).reshape(-1) for _, one, sizes in found])[order]
-    )
-
-
-def _whole(array: NamedArray) -> Tracked:
-    return Tracked(array.element.widened(array.source.read(0, array.source.size)).reshape(array.shape))
+        return Restriction(arrays, numbers, rules, kept).chosen(parser.parse(expression), shape, elements)
+    except (ArrayOperationError, ValueError, TypeError, IndexError, MemoryError) as error:  # operands that do not fit
+        raise UnrestrictedError(str(error)) from error
 
 
 def multiplies(expression: str) -> bool:
     """Return whether a reference has products of matrices, whose work their sizes do not tell."""
-    products = ("matmul", "dot", "einsum", "outer", "convolve", "correlate", "correlate2d", "fft", "ifft")
-    calls = (one.function for one in syntax.walk(parser.parse(expression)) if isinstance(one, syntax.Application))
-    return any(isinstance(one, syntax.NameOf) and one.name in products for one in calls)
+    products = ("matmul", "dot", "einsum", "convolve", "correlate", "correlate2d", "fft", "ifft")
+    called = (one.function for one in syntax.walk(parser.parse(expression)) if isinstance(one, syntax.Application))
+    return any(isinstance(one, syntax.NameOf) and one.name in products for one in called)
 
 
-@dataclass
-class _Restriction:
-    """Rewrites expressions for chosen elements.
+class Restriction:
+    """Rewrites one expression for chosen elements.
 
     Attributes:
-        arrays: The arrays that they can name.
-        numbers: The numbers that they can name.
         rules: How kernels round.
+        budget: What was read and computed.
     """
 
-    arrays: Mapping[str, NamedArray]
-    numbers: Mapping[str, Given]
-    rules: Rules
-    _bound: dict[str, Given] = field(default_factory=dict)
-    _gathered: int = 0
+    def __init__(
+        self,
+        arrays: Mapping[str, NamedArray],
+        numbers: Mapping[str, Given],
+        rules: Rules,
+        kept: dict[object, Any] | None = None,
+    ) -> None:
+        """Begin with a whole budget.
 
-    def value(self, part: syntax.Part, shape: Shape, box: Box) -> Tracked:
-        """Return the value of a part at chosen elements of a shape that it is broadcast to."""
-        return self._evaluated(self._restricted(part, _aligned(self.shape(part), shape, box)))
+        Args:
+            arrays: The arrays that the expression can name.
+            numbers: The numbers that it can name.
+            rules: How kernels round.
+            kept: As of `evaluate_at`.
+        """
+        self._kept = {} if kept is None else kept
+        self.rules = Rules(rules.arithmetic, min(rules.most_elements, MOST_HELD))
+        self.budget = EvaluationBudget()
+        self._arrays, self._numbers = arrays, numbers
+        self._bound: dict[str, Given] = {}
+        self._count = 0
+        self._all: dict[int, Index] = {}
+        self._wholes: dict[syntax.Part, Tracked] = {}
+        self._shapes: dict[syntax.Part, Shape] = {}
+        self._shared: dict[tuple[syntax.Part, tuple[bytes, ...]], Tracked] = {}
 
-    def _evaluated(self, part: syntax.Part) -> Tracked:
-        try:
-            return array_of(evaluate_part(part, {**self.numbers, **self._bound}, self.rules))
-        except TypeError:
-            raise UnrestrictedError from None
+    # --- values -----------------------------------------------------------------------------------------------
 
-    def _scalar(self, part: syntax.Part) -> Tracked:
-        """Return the value of a part that names no array."""
-        if self._names(part):
-            raise UnrestrictedError
-        return self._evaluated(part)
+    def chosen(self, part: syntax.Part, shape: Shape, elements: Index) -> Tracked:
+        """Return the value of a part, which is broadcast to a shape, at flat indices of that, ascending; 1-D."""
+        places: list[Index] = []
+        values: list[Tracked] = []
+        for box, at in boxes(elements, shape):
+            if len(places) == _MOST_BOXES:
+                raise UnrestrictedError("the chosen elements are scattered")
+            sizes = tuple(map(len, box))
+            held = self.value(part, aligned(self.shape(part), shape, box))
+            values.append(moved(lambda x, sizes=sizes: np.broadcast_to(x, sizes).reshape(-1), held))  # type: ignore[misc]
+            places.append(at)
+        order = np.argsort(np.concatenate(places), kind="stable")
+        found = np.concatenate([one.values for one in values])[order]
+        if all(one.bound is None for one in values):
+            return Tracked(found)
+        return Tracked(found, np.concatenate([np.broadcast_to(one.spread, one.shape) for one in values])[order])
 
-    def whole_number(self, part: syntax.Part) -> int:
-        found = self._scalar(part)
-        if found.shape or found.is_float:
-            raise UnrestrictedError
-        return int(found.values)
+    def value(self, part: syntax.Part, box: Box) -> Tracked:
+        """Return the value of a part at a box of its shape; it broadcasts to the sizes of the box."""
+        return self.shared(part, box, lambda: self.evaluated(lambda: self.rewritten(part, box)))
 
-    def _names(self, part: syntax.Part) -> set[str]:
-        return {one for one in syntax.names(part) if one in self.arrays}
+    def shared(self, part: syntax.Part, box: Box, make: Callable[[], Tracked]) -> Tracked:
+        """Return the value of a part at a box, which is made once where it is small."""
+        if sum(map(len, box)) > _MOST_SHARED:
+            return make()
+        key = part, tuple(one.tobytes() for one in box)
+        found = self._shared.get(key)
+        if found is None:
+            found = make()
+            if found.values.size <= _MOST_SHARED:
+                self._shared[key] = found
+        return found
 
-    def _held(self, value: Given, column: int) -> syntax.NameOf:
-        """Return a name for a value."""
-        name = f"restricted {len(self._bound)}"
+    def long(self, part: syntax.Part, box: Box, make: Callable[[], Tracked]) -> Tracked:
+        """Return the value of a part at a box, which is made once for all evaluations where it takes long."""
+        key = part, tuple(one.tobytes() for one in box), self.rules
+        found = self._kept.get(key) if sum(map(len, box)) <= _FEW else None
+        if not isinstance(found, Tracked):
+            before = self.budget.computed
+            found = make()
+            if self.budget.computed - before > _LONG and found.values.size <= _FEW:
+                self._kept[key] = found
+        return found
+
+    def evaluated(self, rewrite: Callable[[], syntax.Part]) -> Tracked:
+        """Return the value of a rewritten part."""
+        before = self._count
+        part = rewrite()
+        found = array_of(evaluate_part(part, {**self._numbers, **self._bound}, self.rules))
+        for i in range(before, self._count):  # nothing else names them
+            self._bound.pop(_name(i), None)
+        return found
+
+    def held(self, value: Given, column: int) -> syntax.NameOf:
+        """Return a name for a value, to stand in a rewritten part."""
+        name = _name(self._count)
+        self._count += 1
         self._bound[name] = value
         return syntax.NameOf(name, column)
+
+    def points(self, part: syntax.Part, flat: Index) -> Tracked:
+        """Return the value of a part at flat indices of it, in any order, in their shape."""
+        if isinstance(part, syntax.NameOf) and part.name in self._arrays:
+            return self._gathered(self._arrays[part.name], flat)
+        elements, back = np.unique(flat, return_inverse=True)
+        found = self.chosen(part, self.shape(part), elements)
+        return moved(lambda x: x[back.reshape(flat.shape)], found)
+
+    def moved(self, part: syntax.Part, origin: Origin, box: Box) -> Tracked:
+        """Return chosen elements of what moves the elements of a part."""
+        if isinstance(origin, Flat):
+            return self.points(part, origin.positions(flat_indices(box, origin.shape)))
+        source = origin.source(box)
+        sizes = tuple(map(len, source))
+        return moved(lambda x: origin.placed(np.broadcast_to(x, sizes), box), self.value(part, source))
+
+    def names_arrays(self, part: syntax.Part) -> bool:
+        """Return whether a part reads arrays."""
+        return not self._arrays.keys().isdisjoint(syntax.names(part))
+
+    def number(self, part: syntax.Part) -> Given:
+        """Return the value of a part that names no array.
+
+        Raises:
+            UnrestrictedError: It does.
+        """
+        if self.names_arrays(part):
+            raise UnrestrictedError("an operand that is a number depends on arrays")
+        return evaluate_part(part, self._numbers, self.rules)
+
+    def all_of(self, extent: int) -> Index:
+        """Return all positions along an axis; of axes as long, the same array."""
+        found = self._all.get(extent)
+        if found is None:
+            self.budget.compute(extent)
+            found = self._all[extent] = np.arange(extent)
+        return found
+
+    def _gathered(self, array: NamedArray, flat: Index) -> Tracked:
+        self.budget.read(array.source, flat)
+        return Tracked(array.element.widened(gather(array.source, flat.reshape(-1))).reshape(flat.shape))
+
+    def _of_array(self, array: NamedArray, box: Box) -> Tracked:
+        if any(one is not self._all.get(extent) for one, extent in zip(box, array.shape, strict=True)):
+            return self._gathered(array, flat_indices(box, array.shape))
+        self.budget.read_all(array.source)
+        return Tracked(array.element.widened(array.source.read(0, array.source.size)).reshape(array.shape))
+
+    def _whole(self, part: syntax.Part) -> Tracked:
+        """Return the value of a part, all of it, where its arrays are small."""
+        key = "whole", part, self.rules
+        found = self._wholes.get(part) or self._kept.get(key)
+        if not isinstance(found, Tracked):
+            named = {name: one for name, one in self._arrays.items() if name in syntax.names(part)}
+            self.budget.whole(part, sum(one.source.size for one in named.values()), self.shape)
+            held = {
+                name: Tracked(one.element.widened(one.source.read(0, one.source.size)).reshape(one.shape))
+                for name, one in named.items()
+            }
+            rules = self.rules if named else Rules(self.rules.arithmetic, min(self.rules.most_elements, MOST_WHOLE))
+            try:
+                found = array_of(evaluate_part(part, {**self._numbers, **held}, rules))
+            except UserError as error:
+                raise UnrestrictedError(error.message) from error
+            self._wholes[part] = found
+            if found.values.size <= MOST_WHOLE:
+                self._kept[key] = found
+        return found
 
     # --- shapes -----------------------------------------------------------------------------------------------
 
     def shape(self, part: syntax.Part) -> Shape:
         """Return the shape of a part's value."""
+        found = self._shapes.get(part)
+        if found is None:
+            try:
+                found = self._shape_of(part)
+            except WorkBudgetError:
+                raise
+            except UnrestrictedError:
+                found = self._whole(part).shape
+            self._shapes[part] = found
+        return found
+
+    def _shape_of(self, part: syntax.Part) -> Shape:
         match part:
             case syntax.Constant():
                 found: Shape = ()
             case syntax.NameOf(name=name):
-                found = self.arrays[name].shape if name in self.arrays else ()
+                found = self._arrays[name].shape if name in self._arrays else ()
             case syntax.Unary(operand=operand):
                 found = self.shape(operand)
+            case syntax.Conditional():
+                found = self.shape(self._branch(part))
             case syntax.ItemOf(value=value, index=index):
-                found = _picked(self, self.shape(value), index).shape
-            case syntax.Application(function=syntax.NameOf(name=name)):
-                found = self._shape_of_call(name, part)
+                found = self._picked(value, index).shape
+            case syntax.Application():
+                found = calls.shape_of(self, part)
             case _:
-                found = self._broadcast(*_operands_of(part))
+                found = self.broadcast(*_operands_of(part))
         return found
 
-    def _broadcast(self, *parts: syntax.Part) -> Shape:
+    def broadcast(self, *parts: syntax.Part) -> Shape:
+        """Return the shape that parts are broadcast to."""
         return np.broadcast_shapes(*(self.shape(one) for one in parts))
 
-    def _shape_of_call(self, name: str, call: syntax.Application) -> Shape:
-        first = call.arguments[0] if call.arguments else None
-        if ARRAY_FUNCTIONS[name].group in _ELEMENTWISE:
-            return self._broadcast(*(one for one in call.arguments if not _is_text(one)))
-        if first is None:
-            raise UnrestrictedError
-        if name == "arange" and len(call.arguments) == 1 and not call.keywords:
-            return (self.whole_number(first),)
-        if name in _KEEPING:
-            return self.shape(first)
-        if name in _REDUCING:
-            shape, axes = self.shape(first), self._axes(name, call)
-            kept = self._keyword(call, name, "keepdims")
-            keeps = kept is not None and bool(self._scalar(kept).values)
-            return tuple(1 if i in axes else n for i, n in enumerate(shape) if keeps or i not in axes)
-        if name == "matmul":
-            a, b = (self.shape(one) for one in call.arguments)
-            if min(len(a), len(b)) < 2:  # noqa: PLR2004 - matrices
-                raise UnrestrictedError
-            return (*np.broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-1])
-        if name == "transpose" and len(call.arguments) == 1 and not call.keywords:
-            return self.shape(first)[::-1]
-        raise UnrestrictedError
-
-    def _keyword(self, call: syntax.Application, function: str, name: str) -> syntax.Part | None:
-        """Return what is given for a parameter by its name or its place."""
-        places = [one.name for one in ARRAY_FUNCTIONS[function].parameters]
-        given = dict(call.keywords)
-        if name in given:
-            return given[name]
-        place = places.index(name) if name in places else len(call.arguments)
-        return call.arguments[place] if place < len(call.arguments) else None
-
-    def _axes(self, name: str, call: syntax.Application) -> tuple[int, ...]:
-        """Return the axes that a function goes along."""
-        count = len(self.shape(call.arguments[0]))
-        given = self._keyword(call, name, "axis")
-        if given is None:
-            default = next(one.default for one in ARRAY_FUNCTIONS[name].parameters if one.name == "axis")
-            axes = tuple(range(count)) if default is None else (int(default),)
-        elif isinstance(given, syntax.ListOf):
-            axes = tuple(self.whole_number(one) for one in given.parts)
-        elif isinstance(given, syntax.Constant) and given.value is None:
-            axes = tuple(range(count))
-        else:
-            axes = (self.whole_number(given),)
-        return tuple(axis % count for axis in axes) if count else ()
+    def _branch(self, part: syntax.Conditional) -> syntax.Part:
+        return part.then if array_of(self.number(part.test)).values else part.otherwise
 
     # --- rewriting --------------------------------------------------------------------------------------------
 
-    def _restricted(self, part: syntax.Part, box: Box) -> syntax.Part:
+    def rewritten(self, part: syntax.Part, box: Box) -> syntax.Part:
         """Return a part whose value has the chosen elements alone."""
+        self.budget.compute(math.prod(map(len, box)))
+        try:
+            return self._rewritten(part, box)
+        except WorkBudgetError:
+            raise
+        except UnrestrictedError:
+            whole, chosen = self._whole(part), np.ix_(*box)
+            return self.held(moved(lambda x: x[chosen] if box else x, whole), part.column)
+
+    def operands(self, parts: Sequence[syntax.Part], shape: Shape, box: Box) -> list[syntax.Part]:
+        """Rewrite parts that are broadcast to a shape for a box of that."""
+        return [self.rewritten(one, aligned(self.shape(one), shape, box)) for one in parts]
+
+    def _rewritten(self, part: syntax.Part, box: Box) -> syntax.Part:
         match part:
-            case syntax.NameOf(name=name, column=column):
-                found: syntax.Part = self._held(self._gather(name, box), column) if name in self.arrays else part
-            case syntax.Constant():
+            case syntax.NameOf(name=name, column=column) if name in self._arrays:
+                found: syntax.Part = self.held(self._of_array(self._arrays[name], box), column)
+            case syntax.NameOf() | syntax.Constant():
                 found = part
             case syntax.Unary(symbol=symbol, operand=operand, column=column):
-                found = syntax.Unary(symbol, self._restricted(operand, box), column)
+                found = syntax.Unary(symbol, self.rewritten(operand, box), column)
+            case syntax.Conditional():
+                found = self.rewritten(self._branch(part), box)
             case syntax.ItemOf(value=value, index=index, column=column):
-                picked = _picked(self, self.shape(value), index)
-                inner = self._evaluated(self._restricted(value, picked.source(self, box)))
-                found = self._held(_reshaped(inner, tuple(map(len, box))), column)
-            case syntax.Application(function=syntax.NameOf(name=name)):
-                found = self._restricted_call(name, part, box)
+                found = self.held(self.item(value, self._picked(value, index), box), column)
+            case syntax.Application():
+                found = calls.rewritten(self, part, box)
             case _:
-                shape = self.shape(part)
-                operands = _operands_of(part)
-                chosen = [self._restricted(one, _aligned(self.shape(one), shape, box)) for one in operands]
-                found = _with_operands(part, chosen)
+                found = _with_operands(part, self.operands(_operands_of(part), self.shape(part), box))
         return found
 
-    def _restricted_call(self, name: str, call: syntax.Application, box: Box) -> syntax.Part:
-        if ARRAY_FUNCTIONS[name].group in _ELEMENTWISE:
-            shape = self.shape(call)
-            parts = tuple(
-                one if _is_text(one) else self._restricted(one, _aligned(self.shape(one), shape, box))
-                for one in call.arguments
+    # --- indices ----------------------------------------------------------------------------------------------
+
+    def _picked(self, value: syntax.Part, index: syntax.Part) -> Separable | Gathered:
+        parts = index.parts if isinstance(index, syntax.ListOf) else (index,)
+        return picked(self.shape(value), [self._subscript(one) for one in parts])
+
+    def _subscript(self, part: syntax.Part) -> Subscript:
+        """Return an index between brackets; the elements of an array are evaluated where they are chosen."""
+        if isinstance(part, syntax.Span):
+            ends = (part.start, part.stop, part.step)
+            numbers = [None if one is None else self.number(one) for one in ends]
+            return slice(*(None if one is None else int(array_of(one).values) for one in numbers))
+        if self.names_arrays(part) or self.shape(part):
+            return ArrayIndex(self.shape(part), part)
+        value = self.number(part)
+        if value is None:
+            return None
+        if array_of(value).values.dtype.kind not in "iu":
+            raise UnrestrictedError("an index that is not a whole number")
+        return int(array_of(value).values)
+
+    def item(self, value: syntax.Part, origin: Separable | Gathered, box: Box) -> Tracked:
+        """Return chosen elements of what an index picks."""
+        if isinstance(origin, Separable):
+            return self.moved(value, origin, box)
+        shape, count = self.shape(value), len(origin.shared)
+        of_indices = box[origin.first : origin.first + count]
+        places: dict[int, Index] = {}
+        for axis, one in origin.indices:
+            at = one if isinstance(one, int) else self._positions(one, origin.shared, of_indices, shape[axis])
+            behind = (1,) * (len(box) - origin.first - count)
+            places[axis] = np.broadcast_to(at, tuple(map(len, of_indices))).reshape(
+                (1,) * origin.first + tuple(map(len, of_indices)) + behind
             )
-            return syntax.Application(call.function, parts, call.keywords, call.column)
-        if name == "arange":
-            return self._held(Tracked(box[0]), call.column)
-        if name == "matmul":
-            return self._product(call, box)
-        if name == "transpose":
-            inner = self._restricted(call.arguments[0], box[::-1])
-            return syntax.Application(call.function, (inner,), (), call.column)
-        return self._along(name, call, box)
+        for i, follows in enumerate(origin.axes):
+            if follows is not None:
+                sides = [-1 if j == follows.axis else 1 for j in range(len(box))]
+                places[i] = follows.positions(box[follows.axis]).reshape(sides)
+        self.budget.compute(math.prod(map(len, box)))
+        flat: NDArray[np.int64] = np.zeros((), np.int64)
+        for i, extent in enumerate(shape):
+            flat = flat * extent + places[i]
+        return self.points(value, np.broadcast_to(flat, tuple(map(len, box))))
 
-    def _product(self, call: syntax.Application, box: Box) -> syntax.Part:
-        left, right = call.arguments
-        a, b, shape = self.shape(left), self.shape(right), self.shape(call)
-        if len(box[-2]) * len(box[-1]) * a[-1] * math.prod(map(len, box[:-2])) > _MOST_PRODUCTS:
-            raise UnrestrictedError
-        along = np.arange(a[-1])
-        outer = shape[:-2]
-        rows = (*_aligned(a[:-2], outer, box[:-2]), box[-2], along)
-        columns = (*_aligned(b[:-2], outer, box[:-2]), along, box[-1])
-        parts = (self._restricted(left, rows), self._restricted(right, columns))
-        return syntax.Application(call.function, parts, (), call.column)
+    def _positions(self, index: ArrayIndex, shared: Shape, box: Box, extent: int) -> Index:
+        """Return chosen elements of an index, which is broadcast to a shape, as positions along an axis."""
+        held = self.value(index.part, aligned(index.shape, shared, box))
+        if held.values.dtype.kind not in "iu" or np.any(held.spread > 0):
+            raise UnrestrictedError("an index that is not a whole number")
+        return positions_within(held.values.astype(np.int64), extent)
 
-    def _along(self, name: str, call: syntax.Application, box: Box) -> syntax.Part:
-        """Restrict a function along axes, which needs all of these."""
-        first, *rest = call.arguments
-        shape, axes = self.shape(first), self._axes(name, call)
-        if name in _KEEPING:
-            inner = tuple(np.arange(n) if i in axes else one for i, (n, one) in enumerate(zip(shape, box, strict=True)))
-            made = self._evaluated(
-                syntax.Application(call.function, (self._restricted(first, inner), *rest), call.keywords, call.column)
-            )
-            chosen = np.ix_(*(one if i in axes else np.arange(len(one)) for i, one in enumerate(box)))
-            bound = None if made.bound is None else np.broadcast_to(made.bound, made.shape)[chosen]
-            return self._held(Tracked(made.values[chosen], bound), call.column)
-        keeps = len(box) == len(shape) and bool(axes)
-        others = iter(box)
-        inner_box: list[Index] = []
-        for i, n in enumerate(shape):
-            if i in axes:
-                inner_box.append(np.arange(n))
-                if keeps:
-                    next(others)
-            else:
-                inner_box.append(next(others))
-        inner_part = self._restricted(first, tuple(inner_box))
-        return syntax.Application(call.function, (inner_part, *rest), call.keywords, call.column)
 
-    def _gather(self, name: str, box: Box) -> Tracked:
-        array = self.arrays[name]
-        sizes = tuple(map(len, box))
-        self._gathered += math.prod(sizes)
-        if self._gathered > _MOST_ELEMENTS:
-            raise UnrestrictedError
-        flat = np.zeros(sizes, np.int64)
-        for axis, one in zip(np.ix_(*box) if box else (), array.shape, strict=True):
-            flat = flat * one + axis
-        held = gather(array.source, flat.reshape(-1))
-        return Tracked(array.element.widened(held).reshape(sizes))
+def _name(i: int) -> str:
+    """Return a name that no expression has."""
+    return f"restricted {i}"
 
 
 def _operands_of(part: syntax.Part) -> tuple[syntax.Part, ...]:
@@ -339,7 +409,7 @@ def _operands_of(part: syntax.Part) -> tuple[syntax.Part, ...]:
             return (first, *(one for _, one in others))
         case syntax.Junction(parts=parts):
             return parts
-    raise UnrestrictedError
+    raise UnrestrictedError("a part that is not evaluated at chosen elements")
 
 
 def _with_operands(part: syntax.Part, operands: Sequence[syntax.Part]) -> syntax.Part:
@@ -352,113 +422,4 @@ def _with_operands(part: syntax.Part, operands: Sequence[syntax.Part]) -> syntax
             return syntax.Chain(operands[0], tuple(zip(symbols, operands[1:], strict=True)), column)
         case syntax.Junction(symbol=symbol, column=column):
             return syntax.Junction(symbol, tuple(operands), column)
-    raise UnrestrictedError
-
-
-def _is_text(part: syntax.Part) -> bool:
-    return isinstance(part, syntax.Constant) and (part.value is None or isinstance(part.value, str))
-
-
-def _aligned(own: Shape, shape: Shape, box: Box) -> Box:
-    """Return the elements of an operand that chosen ones of what it is broadcast to need."""
-    behind = box[len(box) - len(own) :] if own else ()
-    sizes = shape[len(shape) - len(own) :] if own else ()
-    return tuple(
-        np.zeros(1, np.int64) if n == 1 and size != 1 else one for n, size, one in zip(own, sizes, behind, strict=True)
-    )
-
-
-def _reshaped(value: Tracked, sizes: Shape) -> Tracked:
-    bound = None if value.bound is None else np.broadcast_to(value.bound, value.shape).reshape(sizes)
-    return Tracked(value.values.reshape(sizes), bound)
-
-
-_Pick = Callable[[_Restriction, Index], Index]
-"""From chosen positions of an axis of the result to positions of the axis of the array."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Picked:
-    """The elements that an index between brackets selects.
-
-    Attributes:
-        shape: The shape of the result.
-        axes: Of each axis of the array, the axis of the result that decides its position, and how; -1 for a fixed one.
-    """
-
-    shape: Shape
-    axes: tuple[tuple[int, _Pick], ...]
-
-    def source(self, restriction: _Restriction, box: Box) -> Box:
-        """Return the elements of the array that chosen ones of the result need."""
-        nothing = np.zeros(1, np.int64)
-        return tuple(pick(restriction, box[axis] if axis >= 0 else nothing) for axis, pick in self.axes)
-
-
-def _picked(restriction: _Restriction, shape: Shape, index: syntax.Part) -> _Picked:
-    """Read an index of integers, slices, new axes, and one-dimensional arrays, of which there may be one.
-
-    Raises:
-        UnrestrictedError: It has something else.
-    """
-    parts = list(index.parts if isinstance(index, syntax.ListOf) else (index,))
-    taken = sum(not _is_new_axis(one) for one in parts)
-    parts += [syntax.Span(None, None, None, index.column)] * (len(shape) - taken)
-    sides: list[int] = []
-    axes: list[tuple[int, _Pick]] = []
-    extents = iter(shape)
-    for one in parts:
-        if _is_new_axis(one):
-            sides.append(1)
-            continue
-        extent = next(extents, None)
-        if extent is None:
-            raise UnrestrictedError
-        side, pick = _picked_along(restriction, one, extent)
-        axes.append((-1 if side is None else len(sides), pick))
-        sides += [] if side is None else [side]
-    arrays = sum(not isinstance(one, syntax.Span) and bool(_shape_of_index(restriction, one)) for one in parts)
-    if arrays > 1:
-        raise UnrestrictedError
-    return _Picked(tuple(sides), tuple(axes))
-
-
-def _is_new_axis(part: syntax.Part) -> bool:
-    match part:
-        case syntax.NameOf(name="newaxis") | syntax.Constant(value=None):
-            return True
-        case _:
-            return False
-
-
-def _shape_of_index(restriction: _Restriction, part: syntax.Part) -> Shape:
-    return () if _is_new_axis(part) else restriction.shape(part)
-
-
-def _picked_along(restriction: _Restriction, part: syntax.Part, extent: int) -> tuple[int | None, _Pick]:
-    """Return the extent of the result along an axis, None where that is gone, and what picks positions."""
-    if isinstance(part, syntax.Span):
-        ends = (None if end is None else restriction.whole_number(end) for end in (part.start, part.stop, part.step))
-        span = range(*slice(*ends).indices(extent))
-        return len(span), lambda _, at: span.start + span.step * at
-    inner = restriction.shape(part)
-    if not inner:
-        place = restriction.whole_number(part) % extent
-        return None, lambda _, at: np.full(len(at), place)
-    if len(inner) != 1:
-        raise UnrestrictedError
-    return inner[0], _chooser(part, inner, extent)
-
-
-def _chooser(part: syntax.Part, shape: Shape, extent: int) -> _Pick:
-    def pick(restriction: _Restriction, at: Index) -> Index:
-        found = restriction.value(part, shape, (at,))
-        if found.values.dtype.kind not in "iu":
-            raise UnrestrictedError
-        places = found.values.astype(np.int64)
-        if ((places < -extent) | (places >= extent)).any():
-            raise UnrestrictedError
-        chosen: Index = np.where(places < 0, places + extent, places)
-        return chosen
-
-    return pick
+    raise UnrestrictedError("a part that is not evaluated at chosen elements")

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from lab.base.errors import UserError
+from lab.operators.declared import restricted
+from lab.operators.declared.arrays import evaluate_part
 from lab.operators.declared.declaration import declare
 from lab.operators.declared.indexing import indexed_inputs
 from lab.operators.declared.inputs import inputs, plan
@@ -61,3 +63,21 @@ def test_a_file_is_read(tmp_path):
     np.save(tmp_path / "v.npy", np.arange(6, dtype=np.float32))
     found, planned = described({"y": "out float32[n]", "v": "float32[n] v.npy"}, {"n": 6}, tmp_path)
     assert indexed_inputs(found, planned, 0).arrays["v"].read(2, 4).tolist() == [2, 3]
+
+
+def test_values_that_need_all_elements_are_evaluated_once(tmp_path, monkeypatch):
+    arguments = {"y": "out float32[n]", "x": "float32[n] = linspace(0, 1, n)"}
+    found, planned = described(arguments, {"n": 40 * PAGE}, tmp_path)
+    evaluated: list[str] = []
+
+    def counted(part, names, rules):
+        evaluated.append(str(part))
+        return evaluate_part(part, names, rules)
+
+    monkeypatch.setattr(restricted, "evaluate_part", counted)
+    held = indexed_inputs(found, planned, 0)
+    assert held is not None
+    np.testing.assert_array_equal(held.arrays["x"].read(0, 40 * PAGE), np.linspace(0, 1, 40 * PAGE, dtype=np.float32))
+    assert sum("linspace" in part for part in evaluated) == 1
+    found, planned = described(arguments, {"n": 1 << 23}, tmp_path)
+    assert indexed_inputs(found, planned, 0) is None

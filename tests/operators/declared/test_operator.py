@@ -524,3 +524,91 @@ def test_a_compaction_may_take_its_places_in_any_order(tmp_path):
     assert computed.verify(problem, reference, {"y": y})[0] == 0
     y[3] = y[4]  # one is lost and another is there twice
     assert computed.verify(problem, reference, {"y": y})[0] > 1
+
+
+def chosen(operator_, problem, elements):
+    """What chosen elements of `y` must hold at a size whose arrays are never made, and a function that compares."""
+    sized = operator_.problem(problem)
+    wanted = {"y": np.asarray(elements)}
+    expected = operator_.reference_at(sized, operator_.indexed_inputs(sized, 1), wanted)
+    return expected, lambda got: operator_.verify_at(sized, expected, wanted, {"y": got})
+
+
+LARGE = {"n": 2**31}
+SOME = [0, 1, 77, 2**30, 2**31 - 1]
+
+
+def test_chosen_elements_are_compared_at_a_size_that_is_never_made(tmp_path):
+    both = {"y": "out float32[n]", "x": "float32[n]"}
+    expected, compared = chosen(made(tmp_path, both, {"y": "2 * x[::-1]"}, ["n"]), LARGE, SOME)
+    right = expected["y"].values.astype(np.float32)
+    assert compared(right) == (0.0, 1.0, "")
+    wrong = right.copy()
+    wrong[3] += 1
+    largest, tolerance, worst = compared(wrong)
+    assert largest > tolerance
+    assert worst.startswith(f"y[{2**30}]: ")
+
+
+@pytest.mark.parametrize(
+    ("output", "reference", "reason"),
+    [
+        ("out unordered float32[n]", {"y": "x"}, "any order"),
+        ("out float32[n]", None, "no reference"),
+        ("out float32[n]", {"y": "cumsum(x)"}, "more elements"),
+    ],
+)
+def test_what_is_not_evaluated_at_chosen_elements_has_a_reason(tmp_path, output, reference, reason):
+    declared = made(tmp_path, {"y": output, "x": "float32[n]"}, reference, ["n"])
+    assert chosen(declared, LARGE, SOME)[0] is None
+    assert reason in declared.why_not_restricted(declared.problem(LARGE))
+
+
+def test_a_reference_that_refuses_a_large_problem_says_nothing_of_the_kernel(tmp_path):
+    both = {"y": "out int32[n]", "x": "int32[n] uniform 1 9"}
+    assert chosen(made(tmp_path, both, {"y": "x >> (n // 2**25)"}, ["n"]), LARGE, SOME)[0] is None
+
+
+def test_chosen_elements_whose_contents_do_not_matter_may_hold_anything(tmp_path):
+    both = {"y": "out float32[n]", "x": "float32[n]"}
+    ignored = made(tmp_path, both, {"y": "x"}, ["n"], tolerance={"y": {"absolute": float("inf")}})
+    assert chosen(ignored, LARGE, SOME)[1](np.full(5, np.nan, np.float32)) == (0.0, 1.0, "")
+
+
+def test_chosen_elements_may_be_off_by_rounding_where_their_neighbours_are_not_known(tmp_path):
+    both = {"y": "out float32[n]", "x": "float32[n]"}
+    expected, compared = chosen(made(tmp_path, both, {"y": "(1000 + x) - 1000"}, ["n"], tolerance=1e-6), LARGE, SOME)
+    assert compared((expected["y"].values + 3e-5).astype(np.float32))[0] < 1
+    assert compared((expected["y"].values + 1e-3).astype(np.float32))[0] > 1
+
+
+@pytest.mark.parametrize(
+    ("reference", "wanted", "most"),
+    [
+        ({"y": "2 * x"}, np.arange(3000), 3000),
+        ({"y": "2 * x"}, np.arange(0, 1 << 24, 4097), 64),
+        ({"y": "matmul(x, x)"}, np.add.outer(4096 * np.arange(128), np.arange(128)).reshape(-1), 256),
+    ],
+)
+def test_elements_that_take_long_are_represented_by_a_few(tmp_path, reference, wanted, most):
+    square = made(tmp_path, {"y": "out float32[n, n]", "x": "float32[n, n]"}, reference, ["n"])
+    kept = square.representative(square.problem({"n": 4096}), {"y": wanted})["y"]
+    assert len(kept) == most
+    assert set(kept.tolist()) <= set(wanted.tolist())
+    assert kept[[0, -1]].tolist() == wanted[[0, -1]].tolist()
+
+
+def test_long_rows_are_summed_for_a_few_elements(tmp_path):
+    sums = made(tmp_path, {"y": "out float32[m]", "x": "float32[m, n]"}, {"y": "sum(x, axis=1)"}, ["m", "n"])
+    problem = sums.problem({"m": 4096, "n": 1 << 18})
+    kept = sums.representative(problem, {"y": np.arange(4096)})
+    assert len(kept["y"]) == 32
+    assert sums.reference_at(problem, sums.indexed_inputs(problem, 1), {"y": kept["y"][:2]}) is not None
+
+
+def test_the_variants_of_a_sweep_share_what_was_drawn(tmp_path):
+    both = {"y": "out float32[n]", "x": "float32[n]"}
+    one, two = (made(tmp_path, both, {"y": "x"}, ["n"]).indexed_inputs for _ in range(2))
+    problem = made(tmp_path, both, {"y": "x"}, ["n"]).problem({"n": 5})
+    assert one(problem, 1) is two(problem, 1)
+    assert one(problem, 1) is not two(problem, 2)
