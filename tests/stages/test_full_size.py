@@ -4,9 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import compiling
+import numpy as np
 import pytest
 
+from lab.emulator.results import Stored
 from lab.operators.declared.declaration import declare
+from lab.operators.indexed import IndexedInputs
+from lab.stages import full_size
 from lab.stages.full_size import FullSizeTask, SizedLaunches, execute_full_size, resident_at_once
 from lab.store.model import Condition
 from lab.templates.launches import Launch, Launches
@@ -119,3 +123,18 @@ def test_blocks_that_wait_for_one_another_must_be_resident(operator):
     assert "7,813 blocks" in found.suspicions[0].detail
     assert "1,056" in found.suspicions[0].detail
     assert resident_at_once(replace(task, resident=(8000,))).suspicions == ()
+
+
+def test_elements_that_several_blocks_decide_are_not_compared():
+    sampled = full_size._Sampled(IndexedInputs({}, {}, ("y", "best"), ("y",), {}))
+
+    def settled(name, elements, ordered, updated=False):
+        stored = Stored(name, np.arange(len(elements)), np.array(elements), np.zeros(len(elements)), updated)
+        return full_size._settled(stored, sampled, ordered=ordered)
+
+    assert settled("y", [0, 1], ordered=False)
+    assert settled("y", [0, 1], ordered=True)
+    assert settled("best", [0, 1], ordered=False)
+    assert not settled("best", [0, 1], ordered=True)  # as under a lock
+    assert not settled("y", [1, 1], ordered=True)
+    assert not settled("y", [0, 1], ordered=False, updated=True)
