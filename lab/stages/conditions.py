@@ -110,19 +110,18 @@ def _other_problem(judged: Judged, seed: int, other: SizedLaunches) -> Suspicion
     """Execute a variant on another problem; None where nothing is wrong, or where the reference does not bear it."""
     problem = judged.computed.restored(other.problem)
     differs = ", ".join(f"{name} = {value}" for name, value in problem.items() if value != judged.problem.get(name))
-    how = replace(judged.how, counted=False, trace=False, state=DeviceState())
+    how = replace(judged.how, state=DeviceState())
     with contextlib.suppress(UserError):
         inputs = judged.computed.inputs(problem, seed)
         reference = judged.computed.reference(problem, inputs)
         if not all(np.isfinite(one.values).all() for one in reference.values()):
             return None
         memory = DeviceMemory(inputs, other.launches)
-        findings = unexcused(run_sequence(judged.ptx, other.launches, memory, how)[-1], how.excused)
-        if findings:
-            return Suspicion(Condition.INPUTS, f"with {differs}", findings[0])
-        largest, tolerance, worst = judged.computed.verify(problem, reference, memory.outputs)
-        if largest > tolerance:
-            return Suspicion(Condition.INPUTS, f"with {differs}: {worst}")
+        given = replace(judged, launches=other.launches, problem=problem, reference=reference)
+        worst, finding = _again(given, how, memory)
+        if finding is not None:
+            return Suspicion(Condition.INPUTS, f"with {differs}", finding)
+        return Suspicion(Condition.INPUTS, f"with {differs}: {worst}") if worst else None
     return None
 
 
@@ -193,13 +192,9 @@ def _on_new_inputs(judged: Judged) -> tuple[str, Finding | None]:
     """Execute a variant again on inputs of another seed, in the state that earlier launches left, as `_again` does."""
     inputs = judged.computed.inputs(judged.problem, judged.seed + 1)
     memory = DeviceMemory(inputs, judged.launches)
-    done = run_sequence(judged.ptx, judged.launches, memory, replace(judged.how, counted=False, trace=False))
-    findings = unexcused(done[-1], judged.how.excused)
-    if findings:
-        return "", findings[0]
     reference = judged.computed.reference(judged.problem, inputs)
-    largest, tolerance, worst = judged.computed.verify(judged.problem, reference, memory.outputs)
-    return "" if largest <= tolerance else f"with other inputs, {worst}", None
+    worst, finding = _again(replace(judged, reference=reference), judged.how, memory)
+    return f"with other inputs, {worst}" if worst else "", finding
 
 
 def _rounded(judged: Judged) -> Suspicion | None:

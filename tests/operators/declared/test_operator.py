@@ -527,7 +527,7 @@ def test_a_compaction_may_take_its_places_in_any_order(tmp_path):
 
 
 def chosen(operator_, problem, elements):
-    """What chosen elements of `y` must hold at a size whose arrays are never made, and a function that compares."""
+    """Return the expected values of chosen elements of `y`, whose arrays are never made, and a comparison."""
     sized = operator_.problem(problem)
     wanted = {"y": np.asarray(elements)}
     expected = operator_.reference_at(sized, operator_.indexed_inputs(sized, 1), wanted)
