@@ -1,4 +1,4 @@
-"""One browser for all tests of a process that open pages."""
+"""One browser for the tests of a module that open pages."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-c
 BROWSER = next((path for name in BROWSERS if (path := shutil.which(name))), "")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Chromium, driven by Playwright; the test is skipped where either is missing."""
+    """Chromium, driven by Playwright; the test is skipped where either is missing.
+
+    An open browser keeps an event loop running in this thread and a process below this one. Tests of other rooms, which
+    a process may run in between, start event loops and count processes themselves.
+    """
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (extra `dev`)")
     if not BROWSER:
         pytest.skip("there is no Chromium on the PATH (Debian: apt-get install chromium-headless-shell)")
