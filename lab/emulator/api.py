@@ -286,7 +286,8 @@ class _Started:
         if request.check:
             copies = any(instruction.opcode.startswith("cp.async") for _, instruction in program.code)
             watched = Watched(program.shared_granule, program.global_granule, copies, self.extents)
-        return KernelMaker(program, self.symbols, request.count, watched, default_folder())
+        quick = request.geometry.chosen is not None
+        return KernelMaker(program, self.symbols, request.count, watched, default_folder(), quick)
 
     def result(
         self, request: _Request, steps: int, engine: Engine, not_compiled: str, plan: LaunchState | None = None
@@ -784,12 +785,12 @@ class _Arguments:
         for known, region, _ in self._buffers:
             if known.array is array:
                 if np.may_share_memory(region.data, array):
-                    self._fill(region, array, name)
+                    self._fill(region, buffer, name)
                 return region.base
             if np.may_share_memory(known.array, array):
                 raise UserError("the array overlaps an earlier one: pass the same array, or a copy", key=key)
         region = self._space.allocate(buffer.name or f"{key} ({name})", "global", array.nbytes)
-        self._fill(region, array, name)
+        self._fill(region, buffer, name)
         readonly = buffer.readonly and self._may_write(name)
         if self._check and (buffer.output or not buffer.initialised or buffer.traced or readonly):
             region.shadow = Shadow(array.nbytes, initialised=False, readable=buffer.initialised)
@@ -830,19 +831,21 @@ class _Arguments:
             found.append(Stored(name, numbers, elements, whole.view(dtype)[places], region.log.updated))
         return tuple(found)
 
-    def _fill(self, region: Region, array: NDArray[Any], name: str) -> None:
+    def _fill(self, region: Region, buffer: Buffer, name: str) -> None:
         """Give a buffer its bytes: the array's own where the kernel cannot write them, else a copy."""
+        array = buffer.array
         whole = array.nbytes == region.stride and array.ctypes.data % WIDEST_ACCESS == 0
         if whole and not self._may_write(name):
             region.data = _bytes(array)
         else:
             region.data = np.zeros(region.stride // 8, np.uint64).view(np.uint8)
-            region.data[: array.nbytes] = _bytes(array)
+            if buffer.initialised or not buffer.traced:
+                region.data[: array.nbytes] = _bytes(array)
 
     def copy_back(self) -> None:
         """Copy the buffers' bytes into the caller's arrays."""
         for buffer, region, _ in self._buffers:
-            writable = buffer.array.flags.writeable and not buffer.readonly
+            writable = buffer.array.flags.writeable and not (buffer.readonly or buffer.traced)
             if writable and not np.may_share_memory(buffer.array, region.data):
                 _bytes(buffer.array)[:] = region.data[: buffer.array.nbytes]
 

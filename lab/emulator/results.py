@@ -86,7 +86,7 @@ class Buffer:
         output: True: every element must be written by the kernel.
         name: What findings call it; empty: its place among the arguments.
         readonly: True: the kernel may not write to it.
-        traced: True: `Emulation.stored` says which blocks store to it.
+        traced: True: `Emulation.stored` has what the kernel stores, and which blocks do; the array does not change.
     """
 
     array: NDArray[Any]

@@ -140,6 +140,9 @@ _COMPARED: Final = 1 << 18
 _FEW: Final = 8
 """Blocks, whole clusters of them, that are executed at least."""
 
+_ALIKE: Final = 3
+"""Blocks, and one for each axis of the grid, that suffice where each stores as many elements: the grid fits exactly."""
+
 _WAITING: Final = "deadlock"
 """The finding of blocks that wait for others: of those that are not sampled, it says nothing."""
 
@@ -286,19 +289,29 @@ def _executed(
     whole = _materialised(task.operator, _Content(sized.problem), task.seed)
     if whole is not None:
         size = math.prod(cluster_shape(program, step.grid, step.cluster))
-        some = _affordable(task, blocks, size)
         memory = DeviceMemory(whole, sized.launches, traced=True)
-        return _launched(ptx, step, memory, some, task.work, engine="compiled"), some
+        least = _ALIKE + sum(count > 1 for count in step.grid)
+        some = _affordable(task, blocks, size, least)
+        result = _launched(ptx, step, memory, some, task.work, engine="compiled")
+        if not _alike(result):
+            some = _affordable(task, blocks, size, _FEW)
+            result = _launched(ptx, step, memory, some, task.work, engine="compiled")
+        return result, some
     if not indexed:
         return None
     indexed_memory = IndexedMemory(inputs, sized.launches)
     return _launched(ptx, step, indexed_memory, blocks, task.work, engine="interpreted"), blocks
 
 
-def _affordable(task: FullSizeTask, blocks: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """Return the first blocks, in clusters of a size: as many as end in the time allowed, but a few at least."""
-    most = max(_FEW, int(task.work / max(1.0, task.block_warps * _MACHINE_WORK)))
+def _affordable(task: FullSizeTask, blocks: tuple[int, ...], size: int, least: int) -> tuple[int, ...]:
+    """Return the first blocks, in clusters of a size: as many as end in the time allowed, but some at least."""
+    most = max(least, int(task.work / max(1.0, task.block_warps * _MACHINE_WORK)))
     return blocks[: -(-most // size) * size]
+
+
+def _alike(result: Emulation) -> bool:
+    """Return whether every block stores as many elements of each output."""
+    return all(len(set(np.unique(stored.blocks, return_counts=True)[1].tolist())) <= 1 for stored in result.stored)
 
 
 def _launched(

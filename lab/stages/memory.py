@@ -30,7 +30,7 @@ class DeviceMemory:
         Args:
             inputs: What the launches get. The arrays stay as they are.
             launches: All of them.
-            traced: Log the stores to the outputs.
+            traced: Log the stores to the outputs, which then stay as they are.
         """
         self._inputs, self._launches, self._traced = launches.given(inputs), launches, traced
         self.outputs: dict[str, Array] = {}
@@ -51,7 +51,10 @@ class DeviceMemory:
 
     def reset(self) -> None:
         """Set the outputs, and the workspace that is zeroed before every sequence, as before the first launch."""
-        self.outputs.update({name: self._inputs.arrays[name].copy() for name in self._inputs.outputs})
+        arrays = self._inputs.arrays
+        self.outputs.update(
+            {name: arrays[name] if self._traced else arrays[name].copy() for name in self._inputs.outputs}
+        )
         for wanted in self._launches.workspace:
             if wanted.zero:
                 self._workspace[wanted.name][:] = 0

@@ -34,8 +34,10 @@ def sampled_blocks(grid: Index3, cluster: Index3, seed: int) -> tuple[int, ...]:
     corners = [place[::-1] for place in product(*ends[::-1])]
     corners += [(min(1, x - 1), 0, 0), (0, min(1, y - 1), 0), (0, 0, min(1, z - 1))]
     chosen = [i + x * (j + y * k) for i, j, k in corners]
-    # the last, the first and the middle one of all come before the other corners
-    chosen = list(dict.fromkeys([total - 1, 0, x // 2 + x * (y // 2 + y * (z // 2)), *chosen]))
+    # The last, the first and the middle one of all come first, then those apart from the first one along one axis: they
+    # tell strides where the grid's far edges are cut off.
+    apart = [x // 2, x * (y // 2), x * y * (z // 2)]
+    chosen = list(dict.fromkeys([total - 1, 0, sum(apart), *apart, *chosen]))
     if total <= len(chosen) + _RANDOM:
         chosen = list(dict.fromkeys([*chosen, *range(total)]))
     else:

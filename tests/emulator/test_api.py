@@ -274,6 +274,7 @@ def test_the_stores_to_a_traced_buffer(engine):
     assert stored.elements.tolist() == [*range(896, 1000), *range(128, 256)]
     np.testing.assert_array_equal(stored.values, 2 * stored.elements)
     np.testing.assert_array_equal(stored.blocks, stored.elements // 128)
+    assert not y.any()
 
 
 READ_ONLY = """ld.param.u64 %rd0, [p]; mov.u32 %r0, %tid.x; mad.wide.u32 %rd1, %r0, 4, %rd0;

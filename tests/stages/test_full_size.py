@@ -111,6 +111,13 @@ def test_what_does_not_end_in_time_is_not_shown(ptx, operator):
     assert "in the time allowed" in found.not_shown[0]
 
 
+@pytest.mark.parametrize(("n", "blocks"), [(12_800_000, 4), (12_800_001, 8)])
+def test_of_long_blocks_few_are_executed_and_fewer_where_the_grid_fits(ptx, operator, n, blocks):
+    found = execute_full_size(replace(task_of(operator, "copy", n), block_warps=1e9), ptx)
+    assert (found.suspicions, found.not_shown) == ((), ())
+    assert (found.record.blocks, found.record.covered) == (blocks, True)
+
+
 def test_blocks_that_wait_for_earlier_ones_are_taken_from_the_beginning(ptx, operator):
     found = execute_full_size(task_of(operator, "waits", 1_000_000), ptx)
     assert found.suspicions == ()

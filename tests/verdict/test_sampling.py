@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from lab.emulator.batch import block_index
@@ -20,6 +21,10 @@ def test_the_ends_and_the_middle_of_each_axis_are_among_them(grid):
     for axis, count in enumerate(grid):
         assert {0, count - 1, count // 2} <= {place[axis] for place in places}
     assert chosen[0] == math.prod(grid) - 1
+    # the last one apart, which the far edges may cut off, a few tell the stride along each axis
+    axes = sum(count > 1 for count in grid)
+    few = np.array([block_index(number, grid, (1, 1, 1)) for number in chosen[1 : axes + 3]])
+    assert np.linalg.matrix_rank(few - few[0]) == axes
     assert len(chosen) >= 16
 
 

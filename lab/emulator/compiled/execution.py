@@ -133,10 +133,13 @@ def _note_written(space: AddressSpace, workers: list[_Worker], granule: int) -> 
     """Note which bytes of the buffers were written that some launch or its end asks about."""
     for segment, region in space.regions.items():
         if region.shadow is not None and segment in workers[0].cells:
-            written = np.logical_or.reduce([worker.cells[segment] & np.uint32(WRITTEN) != 0 for worker in workers])
-            if region.readonly or region.log is not None:  # nobody asks which bytes, and there may be many
-                region.shadow.written[:1] |= written.any()
+            if region.readonly:  # nobody asks which bytes, and there may be many
+                seen = [np.bitwise_or.reduce(worker.cells[segment]) for worker in workers]
+                region.shadow.written[:1] |= bool(np.bitwise_or.reduce(seen) & WRITTEN)
                 continue
+            if region.log is not None:  # which has them
+                continue
+            written = np.logical_or.reduce([worker.cells[segment] & np.uint32(WRITTEN) != 0 for worker in workers])
             region.shadow.written |= np.repeat(written, granule)[: len(region.shadow.written)]
 
 
@@ -152,7 +155,8 @@ def _log_stores(
             continue
         for worker in workers:
             cells = worker.cells[segment]
-            written = np.flatnonzero(cells & np.uint32(WRITTEN | MANY) == WRITTEN)
+            touched = np.flatnonzero(cells)
+            written = touched[cells[touched] & np.uint32(WRITTEN | MANY) == WRITTEN]
             blocks = ((cells[written] & np.uint32(MANY - 1)).astype(np.int64) - 1) // (geometry.warps * LANES)
             if geometry.chosen is not None:
                 order = np.argsort(geometry.chosen)

@@ -39,6 +39,7 @@ class KernelMaker:
         count: Instructions and traffic are counted.
         watched: What is watched for races and reads of unwritten memory; None for nothing.
         folder: Where machine code is kept; None to keep none.
+        quick: Generate code quickly rather than quick code, for a few blocks.
     """
 
     program: Program
@@ -46,6 +47,7 @@ class KernelMaker:
     count: bool
     watched: Watched | None
     folder: Path | None
+    quick: bool = False
 
     @property
     def key(self) -> str:
@@ -53,7 +55,7 @@ class KernelMaker:
         watched = self.watched
         places = None if watched is None else sorted(watched.extents.items())
         seen = None if watched is None else (watched.shared, watched.global_, watched.copies, places)
-        facts = (_engine(), _text_of(self.program), sorted(self.symbols.items()), self.count, seen)
+        facts = (_engine(), _text_of(self.program), sorted(self.symbols.items()), self.count, seen, self.quick)
         return code_key(repr(facts))
 
     @property
@@ -80,7 +82,7 @@ class KernelMaker:
             code = self.write()
             return code.text, code.about
 
-        made = native(self.key, self.folder, write)
+        made = native(self.key, self.folder, write, quick=self.quick)
         return CompiledKernel(KernelCode.from_about(made.about), made)
 
 

@@ -26,6 +26,9 @@ _MOST_LOADED = 32
 _OPTIMISATION = 1
 """LLVM's level of code generation; higher ones take longer and gain little: registers stay in memory."""
 
+_QUICK_OPTIMISATION = 0
+"""The level for a few blocks: of a GEMM, code generation takes half as long, and a block a fifth longer."""
+
 
 @dataclass(frozen=True, eq=False)
 class NativeCode:
@@ -52,10 +55,11 @@ def _target() -> tuple[str, str]:
     return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
-def _machine() -> Any:  # noqa: ANN401  llvmlite has no types
+def _machine(*, quick: bool) -> Any:  # noqa: ANN401  llvmlite has no types
     cpu, features = _target()
     target = llvm.Target.from_default_triple()
-    return target.create_target_machine(cpu=cpu, features=features, opt=_OPTIMISATION, codemodel="jitdefault", jit=True)
+    level = _QUICK_OPTIMISATION if quick else _OPTIMISATION
+    return target.create_target_machine(cpu=cpu, features=features, opt=level, codemodel="jitdefault", jit=True)
 
 
 def _parse(text: str) -> Any:  # noqa: ANN401  llvmlite has no types
@@ -65,21 +69,24 @@ def _parse(text: str) -> Any:  # noqa: ANN401  llvmlite has no types
 def code_key(facts: str) -> str:
     """Return the SHA-256, in hex, of what decides machine code: some facts, LLVM and this processor."""
     return hashlib.sha256(
-        "\n".join((str(llvm.llvm_version_info), *_target(), str(_OPTIMISATION), facts)).encode()
+        "\n".join(
+            (str(llvm.llvm_version_info), *_target(), str(_OPTIMISATION), str(_QUICK_OPTIMISATION), facts)
+        ).encode()
     ).hexdigest()
 
 
-def native(key: str, folder: Path | None, write: Callable[[], tuple[str, str]]) -> NativeCode:
+def native(key: str, folder: Path | None, write: Callable[[], tuple[str, str]], *, quick: bool = False) -> NativeCode:
     """Return the machine code of a module.
 
     Args:
         key: What `code_key` makes of everything that decides the module.
         folder: Where object files are kept; None to keep none.
         write: Returns LLVM IR that defines `run`, and what its caller must know about it.
+        quick: Generate code quickly rather than quick code; the key tells these apart.
     """
     found = _loaded.get(key)
     if found is None:
-        found = _loaded[key] = _native(key, folder, write)
+        found = _loaded[key] = _native(key, folder, write, quick=quick)
         if len(_loaded) > _MOST_LOADED:
             del _loaded[next(iter(_loaded))]
     return found
@@ -95,9 +102,9 @@ def is_kept(key: str, folder: Path | None) -> bool:
     return key in _loaded or (folder is not None and _get(folder / f"{key}{_SUFFIX}", key) is not None)
 
 
-def _native(key: str, folder: Path | None, write: Callable[[], tuple[str, str]]) -> NativeCode:
+def _native(key: str, folder: Path | None, write: Callable[[], tuple[str, str]], *, quick: bool) -> NativeCode:
     content = None if folder is None else _get(folder / f"{key}{_SUFFIX}", key)
-    machine = _machine()
+    machine = _machine(quick=quick)
     if content is None:
         text, about = write()
         kept = about.encode()

@@ -28,6 +28,7 @@ def test_everything_that_decides_the_code_is_in_the_key():
     others = [
         maker(BODY.replace("%tid.x", "%tid.y")),
         maker(count=False),
+        maker(quick=True),
         maker(symbols={"a": 1}),
         maker(watched=watched(4)),
         maker(watched=watched(2)),
