@@ -372,8 +372,8 @@ class Operator(ABC, Generic[P]):
         return None
 
     def why_not_restricted(self, problem: P) -> str:  # noqa: ARG002 - operators that override this use it
-        """Say, behind a comma, why `reference_at` returns None."""
-        return "its reference is computed as a whole alone"
+        """Say why `reference_at` returns None."""
+        return "its reference is only computed as a whole"
 
     def verify_at(
         self,

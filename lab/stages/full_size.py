@@ -170,17 +170,16 @@ def execute_full_size(task: FullSizeTask, ptx: str, *, compare: bool = True) -> 
         holes += [hole] if hole else []
         not_shown += [f"{Condition.FULL_SIZE}, {unclear}"] if unclear and not sampled.cut else []
     covered = not holes and not not_shown
-    compared, off = 0, ""
+    values = _Compared()
     if not holes and compare:
-        compared, off = _compared(task, sampled, ptx)
-        if not compared and not not_shown:
-            not_shown.append(
-                f"{Condition.FULL_SIZE}, no values were compared with the reference, only at the small size"
-            )
-    wrong = [*holes, *([off] if off else [])]
+        values = _compared(task, sampled, ptx)
+        if not values.elements and not not_shown:
+            because = f": {values.why_none}" if values.why_none else ""
+            not_shown.append(f"{Condition.FULL_SIZE}, no values were compared, only at the small size{because}")
+    wrong = [*holes, *([values.off] if values.off else [])]
     if wrong and (wraps := _wrapped(task, ptx, sampled)):
         wrong[0] += f"; {wraps}"
-    record = _record(task, sampled, compared, covered=covered)
+    record = _record(task, sampled, values.elements, covered=covered)
     return FullSizeOutcome(record, tuple(Suspicion(Condition.FULL_SIZE, one) for one in wrong), tuple(not_shown))
 
 
@@ -443,8 +442,23 @@ def _settled(stored: Stored, sampled: _Sampled, *, ordered: bool) -> bool:
     return not ordered or (stored.name in sampled.inputs.required and apart)
 
 
-def _compared(task: FullSizeTask, sampled: _Sampled, ptx: str) -> tuple[int, str]:
-    """Compare the elements that blocks wrote; return how many, and what is wrong."""
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """The comparison of elements that blocks wrote with the reference.
+
+    Attributes:
+        elements: How many were compared.
+        off: What is wrong; empty where all are within the tolerance.
+        why_none: Why none were compared, where that is known.
+    """
+
+    elements: int = 0
+    off: str = ""
+    why_none: str = ""
+
+
+def _compared(task: FullSizeTask, sampled: _Sampled, ptx: str) -> _Compared:
+    """Compare the elements that blocks wrote."""
     computed = operator(task.operator)
     problem = computed.restored(task.full.problem)
     rows = [
@@ -460,12 +474,12 @@ def _compared(task: FullSizeTask, sampled: _Sampled, ptx: str) -> tuple[int, str
         wanted[stored.name], at = np.unique(stored.elements, return_index=True)
         got[stored.name] = stored.values[at]
     if not wanted or len(rows) != len(wanted):
-        return 0, ""
+        return _Compared(why_none="" if wanted else "blocks that were not executed may update the same elements")
     kept = computed.representative(problem, wanted)
     got = {name: got[name][np.searchsorted(wanted[name], elements)] for name, elements in kept.items()}
     wanted = dict(kept)
     expected = computed.reference_at(problem, sampled.inputs, wanted)
     if expected is None:
-        return 0, ""
+        return _Compared(why_none=computed.why_not_restricted(problem))
     largest, tolerance, worst = computed.verify_at(problem, expected, wanted, got)
-    return sum(map(len, wanted.values())), "" if largest <= tolerance else worst
+    return _Compared(sum(map(len, wanted.values())), "" if largest <= tolerance else worst)

@@ -105,6 +105,15 @@ def test_values_are_not_compared_without_a_reference(ptx, operator):
     assert (found.suspicions, found.record.compared) == ((), 0)
 
 
+def test_a_reference_that_is_only_computed_as_a_whole_is_said(ptx):
+    arguments = {"y": "out float32[n]", "x": "float32[n]", "n": "int64"}
+    declared, _ = declare(
+        "k", arguments=arguments, reference={"y": "cumsum(x)"}, folder=Path(), problem=["n"], parameters=[]
+    )
+    (told,) = execute_full_size(task_of(declared.reference, "copy", 900_000_000), ptx).not_shown
+    assert told.endswith(": its reference needs more elements than can be read")
+
+
 def test_what_does_not_end_in_time_is_not_shown(ptx, operator):
     found = execute_full_size(task_of(operator, "long_loop", 2_000_000_000, work=200_000), ptx)
     assert found.suspicions == ()
