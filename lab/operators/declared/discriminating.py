@@ -2,7 +2,8 @@
 
 Only arrays of whose contents the file says nothing change. Integers of 8 and 16 bits take their whole range, since C
 computes with them as `int`. Wider ones stay within 30,000 of 0: products of two, and sums of such, fit 32 bits, so that
-a kernel is not accused of an overflow that it never meets.
+a kernel is not accused of an overflow that it never meets. Where references only move, choose and add integers, these
+stay within 2^25, which float32 cannot hold.
 
 And other problems, which show that a kernel ignores an argument or takes one for another: factors that are 1 and terms
 that are 0, strides of 1, and sizes that are equal in the emulated problem as in the real one.
@@ -24,6 +25,7 @@ from lab.operators.base import Array, Inputs, OtherInputs
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.elements import ElementKind, ElementType
 from lab.operators.declared.files import is_file
+from lab.operators.declared.functions import ARRAY_FUNCTIONS
 from lab.operators.declared.inputs import ArgumentPlan, inputs
 from lab.operators.declared.specification import Argument
 
@@ -33,6 +35,14 @@ _PROMOTED_BITS: Final = 16
 _SIGNED: Final = 30_000
 _UNSIGNED: Final = 60_000
 """Bounds of wider integers."""
+
+_EXACT: Final = 1 << 25
+"""Bound of those that are moved, chosen and added; sums of 64 fit 32 bits."""
+
+_CHOOSING: Final = frozenset({"maximum", "minimum", "fmax", "fmin", "max", "min", "sort", "abs"})
+_SHIFTS: Final = frozenset({"left_shift", "right_shift"})
+_BOUNDED: Final = frozenset("+-&^")
+"""Operations on few integers after which no 32 bits overflow."""
 
 _ZEROS, _LARGE, _SMALL = 1 / 32, 1 / 16, 1 / 8
 """Shares of floats, each added to the one before."""
@@ -51,8 +61,9 @@ def other_inputs(declaration: Declaration, planned: ArgumentPlan, seed: int) -> 
     if not changed:
         return None
     first = inputs(declaration, planned, seed)
+    widest = _EXACT if _moves_integers(declaration) else None
     arrays = {
-        name: _drawn(changed[name], first, planned, seed) if name in changed else array
+        name: _drawn(changed[name], first, planned, seed, widest) if name in changed else array
         for name, array in first.arrays.items()
     }
     return OtherInputs(Inputs(first.scalars, arrays, first.outputs, first.required), tuple(changed))
@@ -134,25 +145,52 @@ def _has_default(argument: Argument) -> bool:
     return is_default and argument.element.kind is not ElementKind.BOOL
 
 
-def _drawn(argument: Argument, first: Inputs, planned: ArgumentPlan, seed: int) -> Array:
+def _moves_integers(declaration: Declaration) -> bool:
+    """Return whether outputs are integers that references move, choose and add."""
+    if not declaration.references or declaration.function:
+        return False
+    if any(one.element.kind is not ElementKind.INTEGER for one in declaration.outputs):
+        return False
+    if any(is_file(text) for _, text in declaration.references):
+        return False
+    return all(_keeps_size(part) for part in _parts(declaration))
+
+
+def _keeps_size(part: syntax.Part) -> bool:
+    match part:
+        case syntax.Binary():
+            return part.symbol in _BOUNDED
+        case syntax.Application(function=syntax.NameOf(name=name)):
+            is_moved = name in ARRAY_FUNCTIONS and ARRAY_FUNCTIONS[name].group in {"moving elements", "choices", "bits"}
+            return name in _CHOOSING or (is_moved and name not in _SHIFTS)
+        case _:
+            return not isinstance(part, syntax.Application | syntax.FactOf)
+
+
+def _drawn(argument: Argument, first: Inputs, planned: ArgumentPlan, seed: int, widest: int | None) -> Array:
     rng = np.random.default_rng([seed, zlib.crc32(argument.name.encode()), 1])
     count = math.prod(planned.shapes[argument.name])
     if argument.element.kind is ElementKind.INTEGER:
-        return _integers(argument.element, rng, count)
+        return _integers(integer_range(argument.element, widest), argument.element, rng, count)
     return _floats(argument.element, rng, first.arrays[argument.name])
 
 
-def integer_range(element: ElementType) -> tuple[int, int]:
-    """Return the smallest and the largest integer of the second set."""
+def integer_range(element: ElementType, widest: int | None = None) -> tuple[int, int]:
+    """Return the smallest and the largest integer of the second set.
+
+    Args:
+        element: Their type.
+        widest: Bound of wide ones; None for that of those that are multiplied.
+    """
     bounds = np.iinfo(element.dtype)
     if bounds.bits <= _PROMOTED_BITS:
         return int(bounds.min), int(bounds.max)
-    return (-_SIGNED, _SIGNED) if bounds.min else (0, _UNSIGNED)
+    return (-(widest or _SIGNED), widest or _SIGNED) if bounds.min else (0, widest or _UNSIGNED)
 
 
-def _integers(element: ElementType, rng: np.random.Generator, count: int) -> Array:
+def _integers(span: tuple[int, int], element: ElementType, rng: np.random.Generator, count: int) -> Array:
     """Integers of the whole range; the first of a random order are its ends and those next to 0."""
-    low, high = integer_range(element)
+    low, high = span
     drawn = rng.integers(low, high, count, endpoint=True, dtype=np.int64)
     special = [one for one in (-1, 0, 1, low, high, -2, -127, 200) if low <= one <= high][:count]
     drawn[rng.choice(count, len(special), replace=False)] = special

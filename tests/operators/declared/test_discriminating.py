@@ -44,6 +44,18 @@ def test_integers_take_their_range(dtype, tmp_path):
     assert not np.array_equal(x, computed.other_inputs(problem, 1).inputs.arrays["x"])
 
 
+@pytest.mark.parametrize(
+    ("reference", "exact"),
+    [("x[::-1] + 7", False), ("where(x > 0, maximum(x, y0), -x)", False), ("x * 3", True), ("cumsum(x)", True)],
+)
+def test_integers_that_are_only_moved_chosen_and_added_are_too_wide_for_float32(reference, exact, tmp_path):
+    arguments = {"y": "out int32[n]", "x": "int32[n]", "y0": "int32[n]"}
+    computed, problem = made(tmp_path, arguments, {"y": reference})
+    x = computed.other_inputs(problem, 0).inputs.arrays["x"]
+    assert np.array_equal(x.astype(np.float32).astype(np.int64), x) == exact
+    assert np.abs(x.astype(np.int64)).max() <= (30_000 if exact else 2**25)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_floats_have_zeros_and_several_magnitudes(dtype, tmp_path):
     computed, problem = made(tmp_path, {"y": "out float32[n]", "x": f"{dtype}[n]"}, n=4000)
