@@ -112,6 +112,7 @@ def of_run(analysis: Analysis) -> SmallPage:
         (
             analysis.answer.lead,
             analysis.answer.text,
+            " ".join(analysis.answer.verdict),
             *(f"{one.sentence[0].upper()}{one.sentence[1:]}." for one in analysis.agreements),
         ),
         run.notes,

@@ -30,7 +30,8 @@ def test_question_answer_and_best_variants(small, make, tmp_path):
     page = small.of_run(analysis)
     assert page.question == analysis.run.question
     assert page.headline == analysis.answer.headline
-    assert page.answer[:2] == (analysis.answer.lead, analysis.answer.text)
+    answer = analysis.answer
+    assert page.answer[:3] == (answer.lead, answer.text, " ".join(answer.verdict))
     (table,) = page.tables
     assert (len(table.rows), table.total) == (small.MOST_VARIANTS, 24)
     assert all(len(row) == len(table.columns) for row in table.rows)

@@ -89,11 +89,13 @@ class Answer:
         headline: The figure that the page sets in large type; empty where there is none.
         sentences: In order: all that is said of the run as a whole.
         lead: What the page opens with: the answer in at most sixty words.
+        verdict: How many variants have which verdict, then a sentence for each reason.
     """
 
     headline: str
     sentences: tuple[str, ...]
     lead: str = ""
+    verdict: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -167,9 +169,8 @@ def answer(run: RunRecord, records: tuple[VariantRecord, ...], response: Respons
     sentences += filter(None, [doubt, run.not_measured])
     if run.search:
         sentences.append(searched(run.search, records))
-    sentences.append(tally(run, records))
-    sentences += reasons(records)
-    return Answer(headline, tuple(sentences), lead(run, records, response))
+    verdict = (tally(run, records), *reasons(records))
+    return Answer(headline, tuple(sentences), lead(run, records, response), verdict)
 
 
 def mapped(records: Sequence[VariantRecord]) -> str:
