@@ -64,7 +64,9 @@ def print_best(console: Console, outcome: RunOutcome) -> None:
     over = "baseline" if compared and response.kind is Kind.MEASURED else "median"
     middle = median(response.of(record) or 0.0 for record in known)
     table = Table(box=None, pad_edge=False)
-    figure = f"{response.title} ({response.unit}, {response.kind})"
+    gpus = ", ".join(dict.fromkeys(record.prediction.gpu for record in known if record.prediction))
+    of = f" for {gpus}" if response.kind is Kind.PREDICTED and gpus else ""
+    figure = f"{response.title} ({response.unit}, {response.kind}{of})"
     for header in ("", "variant", "", figure, f"/ {over}", "registers", "occupancy", "findings"):
         table.add_column(header, justify="left" if header in {"", "variant", "findings"} else "right", overflow="fold")
     shown = [(str(number), record) for number, record in enumerate(known[:_BEST_SHOWN], 1)]

@@ -70,7 +70,7 @@ def test_run_prints_rows_writes_the_report_and_serves_a_page_that_ends_with_it(f
     assert done.stderr.count("http://127.0.0.1:") == 1
     again = here("run", "small.yaml", "--no-gpu", cwd=folder)
     head, *table = again.stdout.splitlines()
-    assert "estimated throughput (TFLOP/s, predicted)" in head or "ceiling (TFLOP/s, predicted)" in head
+    assert "throughput (TFLOP/s, predicted for H200)" in head or "ceiling (TFLOP/s, predicted for H200)" in head
     assert {line.split()[1] for line in table} == {row["variant"] for row in rows}
     assert (folder / "reports" / "small" / "previous" / "index.html").is_file()
     assert "against the last run, " in again.stderr

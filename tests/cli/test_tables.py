@@ -182,7 +182,7 @@ def test_without_a_measurement_the_table_says_what_was_predicted_and_compares_wi
     store = make("no_gpu")
     print_best(console, RunOutcome(store.folder, store.run(), store.records, (), False))
     head = printed(console).splitlines()[0]
-    assert "predicted)" in head
+    assert "predicted for NVIDIA H200)" in head
     assert "/ median" in head
 
 

@@ -229,7 +229,7 @@ def _estimated(best: tuple[VariantRecord, ...], response: Response) -> tuple[str
     rate, unit, peak = response.of(first) or 0.0, response.unit, figures.peak(first)
     gpu = first.prediction.gpu if first.prediction else "the GPU"
     text = f"The scheduler model predicts that {name_of(first)} is the fastest on {gpu}: {response.text(rate)} {unit}"
-    headline = f"≈ {response.text(rate)} {unit} estimated"
+    headline = f"≈ {response.text(rate)} {unit} estimated on {gpu}"
     if peak:
         share = percent(rate / peak)
         text, headline = f"{text}, {share} of peak", f"{headline} · {share} of peak"
@@ -251,14 +251,14 @@ def _scored(
     if figures.undecided(records, response):
         within = f"lie within {SWEEP_ERROR - 1:.0%}, which is no more than they err against each other"
         text = f"The predicted times of all {len(best)} variants on {gpu} {within}"
-        return f"≈ {rate} predicted · cannot tell", [f"{text}: the prediction cannot tell which is fastest."]
+        return f"≈ {rate} predicted on {gpu} · cannot tell", [f"{text}: the prediction cannot tell which is fastest."]
     said = [f"By its predicted time on {gpu}, {name_of(first)} is first of {len(best)} variants, at {rate}."]
     if len(tied) > 1:
         said.append(
             f"{len(tied) - 1} more are within {response.tolerance:.0%}, which the prediction cannot tell apart."
         )
     said.append(f"Most of its time goes to {made.bound}.")
-    return f"≈ {rate} predicted", said
+    return f"≈ {rate} predicted on {gpu}", said
 
 
 def _predicted(best: tuple[VariantRecord, ...], response: Response) -> tuple[str, list[str]]:
@@ -268,7 +268,7 @@ def _predicted(best: tuple[VariantRecord, ...], response: Response) -> tuple[str
     gpu = first.prediction.gpu if first.prediction else "the GPU"
     bound = first.prediction.ceiling if first.prediction else None
     text = f"The best predicted ceiling on {gpu} is {response.text(rate)} {unit}"
-    headline = f"ceiling {response.text(rate)} {unit}"
+    headline = f"ceiling {response.text(rate)} {unit} on {gpu}"
     peak = figures.peak(first)
     if ties == len(best) > 1:
         text = f"Every variant has the same predicted ceiling on {gpu}, {response.text(rate)} {unit}"
