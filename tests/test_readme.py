@@ -4,8 +4,16 @@ import re
 
 
 def test_local_links_lead_somewhere(root):
-    for name in ("README.md", "CONTRIBUTING.md"):
-        text = (root / name).read_text()
-        for target in re.findall(r"\]\(([^)#]+)\)", text):
+    for page in (root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").glob("*.md")):
+        for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
             if "://" not in target:
-                assert (root / target).exists(), f"{name}: {target}"
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_index_of_the_documentation_has_every_page(root):
+    listed = set(re.findall(r"\]\((\S+\.md)\)", (root / "docs" / "README.md").read_text()))
+    assert {page.name for page in (root / "docs").glob("*.md")} - {"README.md"} <= listed
+
+
+def test_the_readme_is_short(root):
+    assert len((root / "README.md").read_text().splitlines()) <= 140

@@ -66,11 +66,11 @@ def test_no_link_of_a_page_is_dead(folder):
     assert [link for link in found if not (folder / unquote(link.partition("#")[0])).is_file()] == []
 
 
-def test_no_link_of_the_readme_is_dead():
-    readme = REPORTS.parent / "README.md"
-    found = re.findall(r"\]\((reports/[^)#]*)", readme.read_text(encoding="utf-8"))
+def test_the_results_link_to_the_runs():
+    results = REPORTS.parent / "docs" / "results.md"
+    found = re.findall(r"\]\((\.\./reports/[^)#]*)", results.read_text(encoding="utf-8"))
     assert len(found) >= len(SHOWN) - 8
-    assert [link for link in found if not (readme.parent / link).exists()] == []
+    assert [link for link in found if not (results.parent / link).exists()] == []
 
 
 @pytest.mark.parametrize(

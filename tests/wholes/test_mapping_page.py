@@ -24,7 +24,6 @@ from lab.templates.mapping.text import parse
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "mapping.md").read_text()
-README = (ROOT / "README.md").read_text()
 SOURCES = (ROOT / "docs" / "sources.md").read_text()
 CONSOLE = re.findall(r"```console\n\$ lab map (.*)\n((?:.*\n)*?)```", PAGE)
 
@@ -45,9 +44,9 @@ def test_the_table_shows_the_maps():
 
 
 def documented() -> dict[str, ThreadMapping]:
-    """Every mapping in code of the page, the README and the notation's description, by its notation."""
+    """Every mapping in code of the page and the notation's description, by its notation."""
     made = {}
-    for page in (PAGE, README, notation.__doc__ or ""):
+    for page in (PAGE, notation.__doc__ or ""):
         words = re.findall(r"`+([^`]+)`+", page.replace("```", "\n")) + re.findall(r'lab map "([^"]+)"', page)
         for text in [*words, *page.splitlines()]:
             try:

@@ -1,6 +1,6 @@
-"""Write the README's tables and the figure of the GEMM from the committed H200 runs.
+"""Write the tables of docs/results.md and the figure of the GEMM from the committed H200 runs.
 
-python benchmarks/readme_tables.py
+python benchmarks/result_tables.py
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def tuning_table() -> str:
         frame = pd.read_csv(H200 / name / published.WINNERS)
         over = {key: frame[f"{key}_ms"] / frame["ms"] for key in ("cublas", "single_tuned")}
         means = [f"{np.exp(np.log(ratio).mean()):.2f}" if ratio.notna().any() else "" for ratio in over.values()]
-        link = f"[{sizes}](reports/h200/{name}/index.html)"
+        link = f"[{sizes}](../reports/h200/{name}/index.html)"
         cells = [link, f"{len(frame)}", means[0], f"{(over['cublas'] > 1).mean():.0%}", means[1]]
         lines.append(f"| {' | '.join([*cells, str(frame['kernel'].nunique())])} |")
     return "\n".join([*lines, ""])
@@ -260,20 +260,20 @@ def _gemm() -> pd.DataFrame:
     return winners(*(H200 / name for name in ("gemm_small", "gemm_winners")))
 
 
-def filled(readme: str, made: dict[str, str]) -> str:
+def filled(page: str, made: dict[str, str]) -> str:
     """The text with what stands between the markers replaced."""
     for name, text in made.items():
         start = START.format(name)
-        head, _, rest = readme.partition(start)
+        head, _, rest = page.partition(start)
         _, _, tail = rest.partition(END)
-        readme = f"{head}{start}{text}{END}{tail}"
-    return readme
+        page = f"{head}{start}{text}{END}{tail}"
+    return page
 
 
 def main() -> None:
-    """Fill the README's tables and draw the figure."""
-    readme = ROOT / "README.md"
-    readme.write_text(filled(readme.read_text(), tables()))
+    """Fill the tables of the results and draw the figure."""
+    page = ROOT / "docs" / "results.md"
+    page.write_text(filled(page.read_text(), tables()))
     gemm_figure(_gemm(), H200 / "gemm.png")
 
 
