@@ -174,15 +174,17 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class OtherInputs:
-    """A second set of inputs for the same launch.
+    """Another set of inputs for the same launch.
 
     Attributes:
         inputs: The inputs.
         changed: Names of the arrays whose contents are of another kind than in the first set.
+        contents: What these hold, in words.
     """
 
     inputs: Inputs
     changed: tuple[str, ...]
+    contents: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,13 +253,13 @@ class Operator(ABC, Generic[P]):
         self,
         problem: P,  # noqa: ARG002 - operators that override this use it
         seed: int,  # noqa: ARG002
-    ) -> OtherInputs | None:
-        """Make inputs that show mistakes which those of `inputs` hide; None by default.
+    ) -> tuple[OtherInputs, ...]:
+        """Make sets of inputs that show mistakes which those of `inputs` hide; none by default.
 
         They suit kernels only in which no address and no loop depends on the integers of what is `changed`. A reference
         that refuses them says nothing of a kernel.
         """
-        return None
+        return ()
 
     def other_problem(self, problem: P) -> P | None:  # noqa: ARG002 - operators that override this use it
         """Return the problem with another value for each field whose value hides that a kernel ignores it.

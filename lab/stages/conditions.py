@@ -6,6 +6,7 @@ Each condition is tried only on kernels that it can matter to. The results must 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from lab.emulator.approximations import Approximation
 from lab.emulator.program import Program, program_of
 from lab.emulator.results import Finding
 from lab.emulator.state import DeviceState
-from lab.operators.base import Expected, Operator
+from lab.operators.base import Expected, Operator, OtherInputs
 from lab.stages.full_size import SizedLaunches
 from lab.stages.memory import DeviceMemory
 from lab.stages.sequence import LaunchMode, run_sequence, unexcused
@@ -89,21 +90,28 @@ def other_inputs(judged: Judged, seed: int, others: Sequence[SizedLaunches]) -> 
         seed: Seed of the inputs.
         others: The same problem with other factors and leading dimensions.
     """
-    made = judged.computed.other_inputs(judged.problem, seed)
-    if made is not None and made.changed:
-        memory, how = DeviceMemory(made.inputs, judged.launches), replace(judged.how, counted=False, trace=False)
-        done = run_sequence(judged.ptx, judged.launches, memory, replace(how, work=_MOST_WORK, state=DeviceState()))
-        cut = any(one.finished < math.prod(step.grid) for one, step in zip(done, judged.launches.steps, strict=False))
-        if not cut and not unexcused(done[-1], how.excused):
-            with contextlib.suppress(UserError):  # a reference that refuses them says nothing
-                reference = judged.computed.reference(judged.problem, made.inputs)
-                if not all(np.isfinite(one.values).all() for one in reference.values()):
-                    return None  # what overflows says nothing
-                largest, tolerance, worst = judged.computed.verify(judged.problem, reference, memory.outputs)
-                if largest > tolerance:
-                    named = ", ".join(made.changed)
-                    return Suspicion(Condition.INPUTS, f"negative and large values in {named}: {worst}")
-    return next(filter(None, (_other_problem(judged, seed, other) for other in others)), None)
+    sets = judged.computed.other_inputs(judged.problem, seed)
+    tried = itertools.chain(
+        (_other_contents(judged, one) for one in sets), (_other_problem(judged, seed, one) for one in others)
+    )
+    return next(filter(None, tried), None)
+
+
+def _other_contents(judged: Judged, other: OtherInputs) -> Suspicion | None:
+    """Execute a variant on other inputs; None where nothing is wrong, or where they say nothing."""
+    memory, how = DeviceMemory(other.inputs, judged.launches), replace(judged.how, counted=False, trace=False)
+    done = run_sequence(judged.ptx, judged.launches, memory, replace(how, work=_MOST_WORK, state=DeviceState()))
+    cut = any(one.finished < math.prod(step.grid) for one, step in zip(done, judged.launches.steps, strict=False))
+    if cut or unexcused(done[-1], how.excused):
+        return None
+    with contextlib.suppress(UserError):  # a reference that refuses them says nothing
+        reference = judged.computed.reference(judged.problem, other.inputs)
+        if not all(np.isfinite(one.values).all() for one in reference.values()):
+            return None  # what overflows says nothing
+        largest, tolerance, worst = judged.computed.verify(judged.problem, reference, memory.outputs)
+        if largest > tolerance:
+            return Suspicion(Condition.INPUTS, f"{other.contents} in {', '.join(other.changed)}: {worst}")
+    return None
 
 
 def _other_problem(judged: Judged, seed: int, other: SizedLaunches) -> Suspicion | None:
@@ -182,18 +190,26 @@ def _on_another_machine(judged: Judged) -> Suspicion | None:
 def _launched_again(judged: Judged) -> Suspicion | None:
     judged.memory.reset()
     outcome = _again(judged, judged.how, judged.memory)
-    has_scratch = bool(judged.launches.workspace) or judged.memory.keeps_scratch
-    if outcome == ("", None) and judged.computed.has_reference and not has_scratch:
+    if outcome == ("", None) and judged.computed.has_reference:
         outcome = _on_new_inputs(judged)
     return _suspicion(Condition.SECOND_LAUNCH, "the results depend on what the first launch left", outcome)
 
 
 def _on_new_inputs(judged: Judged) -> tuple[str, Finding | None]:
-    """Execute a variant again on inputs of another seed, in the state that earlier launches left, as `_again` does."""
+    """Execute a variant again on inputs of another seed, in the state that earlier launches left, as `_again` does.
+
+    What a launch left may only be read in another order than that in which it was written.
+    """
     inputs = judged.computed.inputs(judged.problem, judged.seed + 1)
-    memory = DeviceMemory(inputs, judged.launches)
     reference = judged.computed.reference(judged.problem, inputs)
-    worst, finding = _again(replace(judged, reference=reference), judged.how, memory)
+    ordered = any(one.depends_on_order for one in _programs(judged))
+    how = replace(judged.how, schedule=_ORDERS[0]) if ordered else judged.how
+    given = replace(judged, reference=reference)
+    worst, finding = _again(given, how, judged.memory.with_inputs(inputs))
+    if worst or finding:
+        first = replace(how, state=DeviceState())
+        if _again(given, first, DeviceMemory(inputs, judged.launches)) != ("", None):
+            return "", None  # a first launch goes wrong, too: the order is to blame
     return f"with other inputs, {worst}" if worst else "", finding
 
 

@@ -49,6 +49,13 @@ class DeviceMemory:
         """Return the same as it was before the first launch."""
         return DeviceMemory(self._inputs, self._launches, traced=self._traced)
 
+    def with_inputs(self, inputs: Inputs) -> DeviceMemory:
+        """Return the same with other inputs: scratch arrays and the workspace keep what launches left there."""
+        other = DeviceMemory(inputs, self._launches, traced=self._traced)
+        other._scratch, other._workspace = self._scratch, self._workspace
+        other.reset()
+        return other
+
     def reset(self) -> None:
         """Set the outputs, and the workspace that is zeroed before every sequence, as before the first launch."""
         arrays = self._inputs.arrays

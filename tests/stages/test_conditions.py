@@ -33,6 +33,25 @@ extern "C" __global__ void keeps(float* y, const float* x) {
   if (first[i] == 0) first[i] = x[i];
   y[i] = first[i];
 }
+__device__ int passed[4];
+__device__ float last[4];
+extern "C" __global__ void chained(float* y, const float* x) {
+  __shared__ float change;
+  int b = blockIdx.x;
+  if (threadIdx.x == 0) {
+    change = 0;
+    if (b) {
+      while (atomicAdd(passed + b - 1, 0) == 0) ;
+      __threadfence();
+      change = atomicAdd(last + b - 1, 0.0f) - x[64 * b - 1];
+    }
+    atomicExch(last + b, x[64 * b + 63]);
+    __threadfence();
+    atomicExch(passed + b, 1);
+  }
+  __syncthreads();
+  y[threadIdx.x + 64 * b] = x[threadIdx.x + 64 * b] + change;
+}
 extern "C" __global__ void tickets(float* y, const float* x) {
   __shared__ unsigned t;
   if (threadIdx.x == 0) t = atomicInc(&taken, 3);
@@ -68,7 +87,7 @@ class Copy:
 
     def other_inputs(self, problem, seed):
         made = self.inputs(problem, seed)
-        return OtherInputs(replace(made, arrays={**made.arrays, "x": -made.arrays["x"]}), ("x",))
+        return (OtherInputs(replace(made, arrays={**made.arrays, "x": -made.arrays["x"]}), ("x",), "negative values"),)
 
     def reference(self, problem, inputs):
         return {"y": Expected(inputs.arrays["x"].astype(np.float64), np.ones(256))}
@@ -100,6 +119,7 @@ def judged(ptx, entry):
     [
         ("counts", Condition.SECOND_LAUNCH, "y["),
         ("keeps", Condition.SECOND_LAUNCH, "with other inputs, y["),
+        ("chained", Condition.SECOND_LAUNCH, "with other inputs, y["),
         ("tickets", Condition.ORDER, "y["),
         ("slots", Condition.MACHINE, "%warpid"),
         ("near", Condition.ROUNDING, "tanh.approx.f32"),

@@ -98,6 +98,15 @@ def test_scratch_may_be_written_and_keeps_what_a_launch_left(ptx):
     np.testing.assert_array_equal(fresh.outputs["y"], 2 * given.arrays["x"])
 
 
+def test_scratch_is_kept_with_other_inputs():
+    given = replace(inputs(), outputs=("y",), scratch={"x": True})
+    memory = DeviceMemory(given, Launches((step("touches", "x", "y"),)))
+    memory.argument("x", "float32*").array[:] = 7
+    other = memory.with_inputs(replace(given, scalars={**given.scalars, "n": 1}))
+    assert (other.argument("x", "float32*").array == 7).all()
+    assert other.argument("n", "int32") == 1
+
+
 def test_indexed_memory_hands_out_the_same_arguments():
     arrays = {name: WholeArray(array) for name, array in inputs().arrays.items()}
     given = IndexedInputs({"n": N}, arrays, ("y",), ("y",), {})

@@ -343,7 +343,9 @@ def special(op: Opcode, _n: int) -> Alu:
     if t == "f64":
         if op.family != "rsqrt":
             raise UnknownForm("f64")
-        return Alu(_double(function), (t,), (t,))
+        # rsqrt.approx.ftz.f64 works on the upper 32 bits, as rcp.approx.ftz.f64 does
+        computed = (lambda a: _upper_word(function(_upper_word(a)))) if ftz else function
+        return Alu(_double(computed), (t,), (t,))
     return Alu(_single(lambda a: function(a.astype(np.float64)).astype(np.float32), ftz=ftz, sat=False), (t,), (t,))
 
 

@@ -1,9 +1,13 @@
-"""A second set of inputs, which shows mistakes that the default contents hide: signs, ranges, zeros, magnitudes.
+"""Further sets of inputs, which show mistakes that the default contents hide: signs, ranges, zeros, magnitudes.
 
-Only arrays of whose contents the file says nothing change. Integers of 8 and 16 bits take their whole range, since C
-computes with them as `int`. Wider ones stay within 30,000 of 0: products of two, and sums of such, fit 32 bits, so that
-a kernel is not accused of an overflow that it never meets. Where references only move, choose and add integers, these
-stay within 2^25, which float32 cannot hold.
+Only arrays of whose contents the file says nothing change. The sets, of which each is made where it can tell something:
+
+- Both signs. Integers of 8 and 16 bits take their whole range, since C computes with them as `int`. Wider ones stay
+  within 30,000 of 0: products of two, and sums of such, fit 32 bits, so that a kernel is not accused of an overflow
+  that it never meets.
+- Integers of the whole range, where references only add, multiply, move and choose integers: what they hold modulo a
+  power of two does not depend on where a kernel wraps around.
+- One sign alone, where references look for extremes: 0 is then no substitute for the least or the largest value.
 
 And other problems, which show that a kernel ignores an argument or takes one for another: factors that are 1 and terms
 that are 0, strides of 1, and sizes that are equal in the emulated problem as in the real one.
@@ -13,7 +17,9 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeGuard
 
 import numpy as np
@@ -21,13 +27,15 @@ from numpy.typing import NDArray
 
 from lab.base import parser, syntax
 from lab.base.expressions import Scalar
-from lab.operators.base import Array, Inputs, OtherInputs
+from lab.operators.base import Array, OtherInputs
 from lab.operators.declared.declaration import Declaration
 from lab.operators.declared.elements import ElementKind, ElementType
 from lab.operators.declared.files import is_file
-from lab.operators.declared.functions import ARRAY_FUNCTIONS
 from lab.operators.declared.inputs import ArgumentPlan, inputs
+from lab.operators.declared.modulo import keeps_modulo
 from lab.operators.declared.specification import Argument
+
+_WORD: Final = 32
 
 _PROMOTED_BITS: Final = 16
 """Integers of so many bits are computed with as `int`."""
@@ -36,13 +44,13 @@ _SIGNED: Final = 30_000
 _UNSIGNED: Final = 60_000
 """Bounds of wider integers."""
 
-_EXACT: Final = 1 << 25
-"""Bound of those that are moved, chosen and added; sums of 64 fit 32 bits."""
+_WIDEST: Final = 3_000_000_000
+"""Bound of integers of 64 bits: products of two fit them."""
 
-_CHOOSING: Final = frozenset({"maximum", "minimum", "fmax", "fmin", "max", "min", "sort", "abs"})
-_SHIFTS: Final = frozenset({"left_shift", "right_shift"})
-_BOUNDED: Final = frozenset("+-&^")
-"""Operations on few integers after which no 32 bits overflow."""
+_EXTREMES: Final = frozenset(
+    {"max", "min", "argmax", "argmin", "maximum", "minimum", "fmax", "fmin", "sort", "argsort", "clip"}
+)
+"""Functions whose results depend on the least or the largest value."""
 
 _ZEROS, _LARGE, _SMALL = 1 / 32, 1 / 16, 1 / 8
 """Shares of floats, each added to the one before."""
@@ -51,22 +59,32 @@ _LARGER, _SMALLER = 2.0**5, 2.0**-10
 """Factors of large and small floats: squares of the large ones fit float16."""
 
 
-def other_inputs(declaration: Declaration, planned: ArgumentPlan, seed: int) -> OtherInputs | None:
-    """Make the second set; None where no contents are the default ones.
+_Draw = Callable[[ElementType, np.random.Generator, Array], Array]
+
+
+def other_inputs(declaration: Declaration, planned: ArgumentPlan, seed: int) -> tuple[OtherInputs, ...]:
+    """Make the further sets; none where no contents are the default ones.
 
     Raises:
         UserError: As `lab.operators.declared.inputs.inputs` does.
     """
-    changed = {one.name: one for one in declaration.arguments if _has_default(one)}
+    changed = {one.name: one.element for one in declaration.arguments if _has_default(one)}
     if not changed:
-        return None
+        return ()
     first = inputs(declaration, planned, seed)
-    widest = _EXACT if _moves_integers(declaration) else None
-    arrays = {
-        name: _drawn(changed[name], first, planned, seed, widest) if name in changed else array
-        for name, array in first.arrays.items()
-    }
-    return OtherInputs(Inputs(first.scalars, arrays, first.outputs, first.required), tuple(changed))
+    drawn: list[tuple[str, _Draw]] = [("negative and large values", partial(_mixed, span_of=integer_range))]
+    if keeps_modulo(declaration):
+        drawn.append(("integers of the full range", partial(_mixed, span_of=full_range)))
+    if declaration.function or _EXTREMES & {name for part in _parts(declaration) for name in syntax.functions(part)}:
+        drawn += [("negative values", _negative), ("positive values", _positive)]
+    made = []
+    for number, (contents, draw) in enumerate(drawn, 1):
+        arrays = dict(first.arrays)
+        for name, element in changed.items():
+            rng = np.random.default_rng([seed, zlib.crc32(name.encode()), number])
+            arrays[name] = draw(element, rng, first.arrays[name])
+        made.append(OtherInputs(replace(first, arrays=arrays), tuple(changed), contents))
+    return tuple(made)
 
 
 _NEUTRAL: Final[Mapping[float, float]] = {0: 0.5, 1: 1.5}
@@ -145,51 +163,59 @@ def _has_default(argument: Argument) -> bool:
     return is_default and argument.element.kind is not ElementKind.BOOL
 
 
-def _moves_integers(declaration: Declaration) -> bool:
-    """Return whether outputs are integers that references move, choose and add."""
-    if not declaration.references or declaration.function:
-        return False
-    if any(one.element.kind is not ElementKind.INTEGER for one in declaration.outputs):
-        return False
-    if any(is_file(text) for _, text in declaration.references):
-        return False
-    return all(_keeps_size(part) for part in _parts(declaration))
-
-
-def _keeps_size(part: syntax.Part) -> bool:
-    match part:
-        case syntax.Binary():
-            return part.symbol in _BOUNDED
-        case syntax.Application(function=syntax.NameOf(name=name)):
-            is_moved = name in ARRAY_FUNCTIONS and ARRAY_FUNCTIONS[name].group in {"moving elements", "choices", "bits"}
-            return name in _CHOOSING or (is_moved and name not in _SHIFTS)
-        case _:
-            return not isinstance(part, syntax.Application | syntax.FactOf)
-
-
-def _drawn(argument: Argument, first: Inputs, planned: ArgumentPlan, seed: int, widest: int | None) -> Array:
-    rng = np.random.default_rng([seed, zlib.crc32(argument.name.encode()), 1])
-    count = math.prod(planned.shapes[argument.name])
-    if argument.element.kind is ElementKind.INTEGER:
-        return _integers(integer_range(argument.element, widest), argument.element, rng, count)
-    return _floats(argument.element, rng, first.arrays[argument.name])
-
-
-def integer_range(element: ElementType, widest: int | None = None) -> tuple[int, int]:
-    """Return the smallest and the largest integer of the second set.
-
-    Args:
-        element: Their type.
-        widest: Bound of wide ones; None for that of those that are multiplied.
-    """
+def integer_range(element: ElementType) -> tuple[int, int]:
+    """Return the smallest and the largest integer of the set of both signs."""
     bounds = np.iinfo(element.dtype)
     if bounds.bits <= _PROMOTED_BITS:
         return int(bounds.min), int(bounds.max)
-    return (-(widest or _SIGNED), widest or _SIGNED) if bounds.min else (0, widest or _UNSIGNED)
+    return (-_SIGNED, _SIGNED) if bounds.min else (0, _UNSIGNED)
+
+
+def full_range(element: ElementType) -> tuple[int, int]:
+    """Return the smallest and the largest integer of the set of the whole range.
+
+    The smallest one of a signed type is left out: it has no absolute value.
+    """
+    largest = int(np.iinfo(element.dtype).max)
+    if largest > 1 << _WORD:
+        largest = _WIDEST
+    return (-largest, largest) if np.iinfo(element.dtype).min else (0, largest)
+
+
+def _mixed(
+    element: ElementType,
+    rng: np.random.Generator,
+    normal: Array,
+    *,
+    span_of: Callable[[ElementType], tuple[int, int]],
+) -> Array:
+    if element.kind is ElementKind.INTEGER:
+        return _integers(span_of(element), element, rng, normal.size)
+    return _floats(element, rng, normal)
+
+
+def _negative(element: ElementType, rng: np.random.Generator, normal: Array) -> Array:
+    """Values below 0; unsigned integers stay as they are."""
+    if element.kind is ElementKind.INTEGER:
+        low, _ = integer_range(element)
+        return element.stored(rng.integers(low, 0, normal.size)) if low else normal
+    return element.stored(-_away_from_zero(element, normal))
+
+
+def _positive(element: ElementType, rng: np.random.Generator, normal: Array) -> Array:
+    """Values above 0."""
+    if element.kind is ElementKind.INTEGER:
+        return element.stored(rng.integers(1, integer_range(element)[1], normal.size, endpoint=True))
+    return element.stored(_away_from_zero(element, normal))
+
+
+def _away_from_zero(element: ElementType, normal: Array) -> NDArray[Any]:
+    widened: NDArray[Any] = np.abs(element.widened(normal)) + 1
+    return widened
 
 
 def _integers(span: tuple[int, int], element: ElementType, rng: np.random.Generator, count: int) -> Array:
-    """Integers of the whole range; the first of a random order are its ends and those next to 0."""
+    """Integers of a range; the first of a random order are its ends and those next to 0."""
     low, high = span
     drawn = rng.integers(low, high, count, endpoint=True, dtype=np.int64)
     special = [one for one in (-1, 0, 1, low, high, -2, -127, 200) if low <= one <= high][:count]

@@ -166,7 +166,7 @@ class Declared(Operator[DeclaredProblem]):
         return inputs(self.declaration, self._plan(problem), seed)
 
     @_of_types
-    def other_inputs(self, problem: DeclaredProblem, seed: int) -> OtherInputs | None:
+    def other_inputs(self, problem: DeclaredProblem, seed: int) -> tuple[OtherInputs, ...]:
         """Change the arrays of whose contents the file says nothing: `lab.operators.declared.discriminating`."""
         return other_inputs(self.declaration, self._plan(problem), seed)
 
