@@ -128,6 +128,9 @@ _DEEPER: Final = 8
 """Iterations that a loop is taken to make each time that the loop around it makes one; compilers guess as much where
 they have no profile."""
 
+_DEEPEST: Final = 300
+"""Loops around a loop from which on more of them count as so many: 8^300 is a float yet."""
+
 _WEIGHTS: Final = {
     InstructionClass.MMA: 64.0,
     InstructionClass.FMA: 8.0,
@@ -177,7 +180,7 @@ def hot_loop(function: Function, flow: ControlFlow, loops: Sequence[Loop]) -> in
     for place, loop in enumerate(loops):
         if loop.parent is not None:
             work[loop.parent] -= own[place]
-    work = [amount * _DEEPER ** (loop.depth - 1) for amount, loop in zip(work, loops, strict=True)]
+    work = [amount * _DEEPER ** min(loop.depth - 1, _DEEPEST) for amount, loop in zip(work, loops, strict=True)]
     return max(range(len(loops)), key=lambda place: (work[place], loops[place].depth, len(bodies[place]), -place))
 
 

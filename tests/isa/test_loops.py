@@ -154,3 +154,15 @@ def test_a_long_epilogue_is_not_hotter_than_the_wgmma_inside() -> None:
     wgmma = "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {f}, d, d, p, 1, 1, 0, 0; "
     assert hot(loop("A", EX2 * 200 + loop("B", wgmma))) == "B"
     assert hot(loop("A", EX2 * 200 + loop("B", wgmma.replace("n256", "n8")))) == "A"
+
+
+def test_loops_nested_deeper_than_a_float_reaches():
+    """8^400 is not a float; the innermost loop is hot all the same."""
+    heads = "".join(f"L{level}: add.u32 %r1, %r1, 1;\n" for level in range(400))
+    tails = "".join(f"@%p1 bra L{level};\n" for level in reversed(range(400)))
+    text = f".version 8.0\n.target sm_80\n.entry k() {{ .reg .b32 %r1; .reg .pred %p1;\n{heads}{tails}ret; }}"
+    (function,) = read_ptx(text).functions
+    flow = control_flow(function)
+    loops = natural_loops(flow)
+    assert [loop.depth for loop in loops] == list(range(1, 401))
+    assert hot_loop(function, flow, loops) == 399
