@@ -311,6 +311,7 @@ def inspect(
 ) -> None:
     """Show source, PTX and SASS with the hot loop marked, and the instruction mix."""
     from lab.cli import inspect, tables
+    from lab.cli.listing import print_inspection
 
     console = _stdout()
     if file.suffix in (".yaml", ".yml") and variant is None:
@@ -327,7 +328,7 @@ def inspect(
     if as_json:
         _print_json(shown.to_json(isa))
     else:
-        tables.print_inspection(console, shown, hot_only=hot)
+        print_inspection(console, shown, hot_only=hot)
 
 
 @app.command()
