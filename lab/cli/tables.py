@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -351,7 +351,7 @@ def print_emulation(console: Console, done: Emulation, outputs: Iterable[str] = 
     if done.printed:
         console.print("printed by the kernel:", style="bold")
         console.print(Text(done.printed.removesuffix("\n")), soft_wrap=True)
-    for note in done.notes:
+    for note in (*done.notes, *_notes_on_limit(done)):
         console.print(Text(f"note: {note}"))
     for found in done.findings:
         _print_finding(console, found)
@@ -359,6 +359,14 @@ def print_emulation(console: Console, done: Emulation, outputs: Iterable[str] = 
         console.print(Text(output))
     if done.clean:
         console.print("nothing was found")
+
+
+def _notes_on_limit(done: Emulation) -> Iterator[str]:
+    """Say how an unfinished launch gets more time, and what machine code met in its part of the time."""
+    if any(found.kind == "unfinished" for found in done.findings):
+        yield "--limit SECONDS sets the time limit"
+        if done.not_compiled:
+            yield f"before, the launch ran as machine code up to: {done.not_compiled}"
 
 
 def print_mapping(console: Console, found: Facts) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from lab.isa.model import Function, Module, Variable
@@ -35,7 +36,7 @@ _OPEN = re.compile(r"\s*+\{", re.ASCII)
 _THREE_DIMENSIONS = {"maxntid", "reqntid", "reqnctapercluster"}
 
 
-def read_ptx(text: str, file: str = "<ptx>") -> Module:
+def read_ptx(text: str, file: str = "<ptx>", watch: Callable[[Callable[[], int]], None] | None = None) -> Module:
     """Read a PTX module.
 
     Functions that are only declared (``.extern .func``) are omitted.
@@ -43,6 +44,7 @@ def read_ptx(text: str, file: str = "<ptx>") -> Module:
     Args:
         text: The listing.
         file: Its name, for messages.
+        watch: Gets a function that returns the line that is read. Any thread may call it.
 
     Raises:
         ReaderError: The text is not PTX or is cut off, or a statement cannot be read.
@@ -51,7 +53,10 @@ def read_ptx(text: str, file: str = "<ptx>") -> Module:
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return _ModuleReader(PtxText(text, file)).read()
+        reader = _ModuleReader(PtxText(text, file))
+        if watch is not None:
+            watch(reader.line)
+        return reader.read()
     finally:
         if collecting:
             gc.enable()
@@ -68,6 +73,9 @@ class _ModuleReader:
         self._functions: list[Function] = []
         # Line tables follow the code that refers to them.
         self._files = {int(match[1]): match[2] for match in _FILES.finditer(source.text)}
+
+    def line(self) -> int:
+        return self._cursor.source.line(self._cursor.position)
 
     def read(self) -> Module:
         cursor = self._cursor
