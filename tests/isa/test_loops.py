@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.isa.cfg import ROOT, Block, ControlFlow, control_flow
-from lab.isa.loops import hot_loop, immediate_dominators, loop_instructions, natural_loops
+from lab.isa.loops import hot_loop, immediate_dominators, natural_loops, own_instructions
 from lab.isa.mix import kernel_mix
 from lab.isa.ptx.module import read_ptx
 
@@ -83,13 +83,18 @@ def test_loops_against_their_definition(flow: ControlFlow) -> None:
             reaching = {tail} | set(nx.ancestors(inside, tail)) if tail != head else set()
             bodies.setdefault(head, {head}).update(reaching)
     found = natural_loops(flow)
-    assert {one.header: set(one.blocks) for one in found} == bodies
+    whole = [set(one.blocks) for one in found]
+    for position, one in reversed(list(enumerate(found))):
+        if one.parent is not None:
+            assert whole[one.parent].isdisjoint(whole[position])
+            whole[one.parent] |= whole[position]
+    assert {one.header: whole[position] for position, one in enumerate(found)} == bodies
     for position, one in enumerate(found):
-        around = [other for other in found if other.header != one.header and one.header in other.blocks]
+        around = [other for other in found if other.header != one.header and one.header in bodies[other.header]]
         assert one.depth == len(around) + 1
         if one.parent is not None:
             assert one.parent < position
-            assert found[one.parent] == min(around, key=lambda other: len(other.blocks))
+            assert found[one.parent] == min(around, key=lambda other: len(bodies[other.header]))
 
 
 def test_nested_loops_come_outermost_first() -> None:
@@ -106,7 +111,7 @@ def test_body_that_stands_in_two_places() -> None:
     (found,) = kernel_mix("ptx", function(body)).loops
     assert found.counts.instructions == 4
     one = control_flow(function(body))
-    assert len(loop_instructions(function(body), one, natural_loops(one)[0])) == 4
+    assert len(own_instructions(function(body), one, natural_loops(one)[0])) == 4
 
 
 def test_irreducible_region_is_no_loop_and_no_crash() -> None:
