@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from lab.isa.cfg import ROOT, ControlFlow
+from lab.isa.dominators import immediate_dominators
 from lab.isa.matrix import pipe_cycles
 from lab.isa.model import Function, Instruction, InstructionClass
 
@@ -38,15 +39,6 @@ class Loop:
     latches: tuple[int, ...]
     depth: int
     parent: int | None
-
-
-def immediate_dominators(flow: ControlFlow) -> dict[int, int]:
-    """Return every block's immediate dominator; that of `ROOT` is `ROOT`."""
-    import networkx as nx  # noqa: PLC0415 - it takes a tenth of a second, and few processes read code
-
-    dominators: dict[int, int | None] = nx.immediate_dominators(flow.graph, ROOT)
-    # networkx returned the start node as its own dominator up to 3.5, and returns None since.
-    return {block: ROOT if dominator is None else dominator for block, dominator in dominators.items()} | {ROOT: ROOT}
 
 
 def natural_loops(flow: ControlFlow) -> tuple[Loop, ...]:
