@@ -303,6 +303,16 @@ def test_a_race_is_printed_with_both_sides_and_their_source_lines(console):
     assert "f32[8]: 1 2" in text
 
 
+def test_an_unfinished_launch_names_the_option_and_what_machine_code_met(console):
+    unfinished = Finding("unfinished", 9, "bra L", None, (0, 0, 0), (0, 0, 0), None, "still running after 60 s")
+    reason = "an access or instruction at fault"
+    print_emulation(console, Emulation("k", None, (), (), (unfinished,), 1, not_compiled=reason))
+    text = printed(console)
+    assert "unfinished: PTX line 9: block (0, 0, 0) thread (0, 0, 0) still running after 60 s bra L" in text
+    assert "note: --limit SECONDS sets the time limit" in text
+    assert f"note: before, the launch ran as machine code up to: {reason}" in text
+
+
 def test_the_winners_of_a_tuning_run_are_named_with_the_kind_of_their_figures(console, tmp_path):
     facts = [SimpleNamespace(facts=SimpleNamespace(name=f"k{i}"), wins=9 - i, best_tflops=40.0) for i in range(7)]
     won = [("SB_NT", cast("Champion", one)) for one in facts]
