@@ -23,7 +23,7 @@ class LaunchMonitor:
         engine: What executes the launch at present, in words; empty before it begins.
         steps: Instructions that the interpreter has issued.
         blocks: Blocks to execute.
-        finished: Blocks that have ended, or were handed to machine code.
+        finished: Blocks that have ended.
         findings: Return the faults so far.
     """
 

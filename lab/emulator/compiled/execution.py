@@ -314,8 +314,6 @@ def _run(
         while True:
             with lock:
                 span = next(waiting, None)
-                if span is not None and monitor is not None:
-                    monitor.finished += span[1] - span[0]
             if span is None or any(results):
                 return
             result = run(worker.context.ctypes.data, *span)
@@ -323,6 +321,9 @@ def _run(
                 results[number] = result
                 stop()
                 return
+            if monitor is not None:
+                with lock:
+                    monitor.finished += span[1] - span[0]
 
     _wait([threading.Thread(target=work, args=(number,)) for number in range(len(workers))], stop, monitor)
     failures = [result for result in results if result]
