@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from lab.api import executing
 from lab.base import yamlfile
+from lab.base.collecting import uncollected
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar
 from lab.base.files import read_regular
@@ -404,5 +405,6 @@ def _sass(disassembly: Disassembly, file: str, follow: Follow = _alone) -> Inspe
 def _listing(module: Module, text: str, follow: Follow) -> InspectedListing:
     kernels, mixes = module.kernels, list[KernelMix]()
     follow(lambda: [Stage(f"kernels of {module.isa.upper()}", len(mixes), len(kernels))])
-    mixes.extend(kernel_mix(module.isa, kernel) for kernel in kernels)
+    with uncollected():
+        mixes.extend(kernel_mix(module.isa, kernel) for kernel in kernels)
     return InspectedListing(module.isa, text, tuple(mixes))

@@ -9,11 +9,11 @@ function's first nested scope becomes ``p$1``, and ``%r<3>`` becomes ``%r$1$<3>`
 
 from __future__ import annotations
 
-import gc
 import re
 from collections.abc import Callable
 from dataclasses import replace
 
+from lab.base.collecting import uncollected
 from lab.isa.model import Function, Module, Variable
 from lab.isa.ptx.body import BodyReader
 from lab.isa.ptx.text import IDENTIFIER, Cursor, OperandReader, PtxText
@@ -49,17 +49,11 @@ def read_ptx(text: str, file: str = "<ptx>", watch: Callable[[Callable[[], int]]
     Raises:
         ReaderError: The text is not PTX or is cut off, or a statement cannot be read.
     """
-    # Nothing that is made here refers back to what made it, and looking for that takes a fifth of the time.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with uncollected():
         reader = _ModuleReader(PtxText(text, file))
         if watch is not None:
             watch(reader.line)
         return reader.read()
-    finally:
-        if collecting:
-            gc.enable()
 
 
 class _ModuleReader:
