@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 
 import numpy as np
 import pytest
 
 from lab.base.errors import UserError
+from lab.cli import inspect
 from lab.cli.inspect import InspectedListing, Inspection, emulate_words, execute_file, inspect_file, variants
 from lab.cli.live.snapshot import Stage
+from lab.emulator.monitor import LaunchMonitor
 
 PTX = """.version 8.0
 .target sm_90
@@ -61,10 +64,12 @@ def test_the_progress_of_an_inspection(kernel):
     assert looks[0]()[0].done == lines
 
 
-def test_an_endless_launch_is_stopped_and_watched(kernel):
+def test_an_endless_launch_is_stopped_and_watched(kernel, monkeypatch):
+    """A look at the clock takes a second."""
+    monkeypatch.setattr(inspect, "LaunchMonitor", lambda limit_s: LaunchMonitor(limit_s, count().__next__))
     kernel.write_text(kernel.read_text().replace("ret;", "L: add.u32 %r1, %r1, 1; st.global.u32 [%rd1], %r1; bra L;"))
     looks: list[Callable[[], Sequence[Stage]]] = []
-    emulation, outputs = emulate_words(kernel, None, ("1", "32"), ["i32[32]=zeros"], limit_s=1.0, follow=looks.append)
+    emulation, outputs = emulate_words(kernel, None, ("1", "32"), ["i32[32]=zeros"], limit_s=1000, follow=looks.append)
     assert [finding.kind for finding in emulation.findings] == ["unfinished"]
     assert outputs
     blocks, steps, faults = looks[-1]()
