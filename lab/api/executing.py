@@ -16,6 +16,7 @@ from lab.base.expressions import Scalar
 from lab.base.yamlfile import read_text
 from lab.emulator.api import launch
 from lab.emulator.arguments import arguments_from_words
+from lab.emulator.monitor import LaunchMonitor
 from lab.emulator.results import Emulation, EngineChoice
 from lab.experiment.load import load
 from lab.experiment.machine import on
@@ -57,6 +58,7 @@ class KernelLaunch:
         options: Further compiler options.
         engine: What executes it, as in `lab.emulator.api.launch`.
         schedule: Seed of another fair order of warps and blocks; None for the order of the program.
+        monitor: The time limit; None for none.
     """
 
     kernel: str | None
@@ -69,6 +71,7 @@ class KernelLaunch:
     options: Sequence[str]
     engine: EngineChoice = "auto"
     schedule: int | None = None
+    monitor: LaunchMonitor | None = None
 
 
 def is_text(file: str | Path) -> bool:
@@ -153,6 +156,7 @@ def execute_source(file: str | Path, arguments: Sequence[Any] | Mapping[str, Any
         dynamic_shared_bytes=how.shared_bytes,
         engine=how.engine,
         schedule=how.schedule,
+        monitor=how.monitor,
     )
 
 

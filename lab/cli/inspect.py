@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,11 +13,14 @@ from numpy.typing import NDArray
 
 from lab.api import executing
 from lab.base import yamlfile
+from lab.base.collecting import uncollected
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar
 from lab.base.files import read_regular
+from lab.cli.live.snapshot import Stage
 from lab.emulator.api import launch
 from lab.emulator.arguments import arguments_from_words
+from lab.emulator.monitor import LaunchMonitor
 from lab.emulator.results import Buffer, Emulation, EngineChoice
 from lab.experiment.load import load
 from lab.experiment.machine import on
@@ -24,7 +28,7 @@ from lab.experiment.space import expand
 from lab.experiment.triton import TRITON
 from lab.experiment.variants import Plan, Planned, plan, toolchains
 from lab.gpu.device.describe import DEFAULT_ARCH
-from lab.isa.mix import KernelMix, module_mix, to_json
+from lab.isa.mix import KernelMix, kernel_mix, to_json
 from lab.isa.model import Isa, Module
 from lab.isa.ptx.module import read_ptx
 from lab.isa.sass.module import read_sass
@@ -87,8 +91,24 @@ class Inspection:
         raise UserError(f"{self.title} has no {isa}", accepted=[listing.isa for listing in self.listings])
 
 
-def inspect_file(file: Path, *, arch: str = DEFAULT_ARCH, toolchain_name: str = "auto") -> Inspection:
+Follow = Callable[[Callable[[], Sequence[Stage]]], None]
+"""Takes a part of the work, by what returns how far it is: `WorkAccount.follow`."""
+
+
+def _alone(look: Callable[[], Sequence[Stage]]) -> None:
+    """Take a part of the work that nobody watches."""
+
+
+def inspect_file(
+    file: Path, *, arch: str = DEFAULT_ARCH, toolchain_name: str = "auto", follow: Follow = _alone
+) -> Inspection:
     """Inspect a `.ptx`, `.cubin` or `.cu` file.
+
+    Args:
+        file: The file.
+        arch: Architecture that a `.cu` file is compiled for.
+        toolchain_name: Compiler of a `.cu` file.
+        follow: Who watches the progress.
 
     Raises:
         UserError: there is no such file, or it is of another kind.
@@ -99,18 +119,17 @@ def inspect_file(file: Path, *, arch: str = DEFAULT_ARCH, toolchain_name: str = 
     if file.suffix not in SUFFIXES[:3]:
         raise UserError("lab cannot inspect this kind of file", at=Location(file), found=file.suffix, accepted=SUFFIXES)
     if file.suffix == ".cubin":
-        return Inspection(
-            str(file), None, (_sass(disassemble(read_regular(file, MOST_BYTES, "the cubin")), str(file)),)
-        )
+        disassembly = disassemble(read_regular(file, MOST_BYTES, "the cubin"))
+        return Inspection(str(file), None, (_sass(disassembly, str(file), follow),))
     text = yamlfile.read_text(file, MOST_BYTES)
     if file.suffix == ".ptx":
-        return Inspection(str(file), None, (_ptx(text, str(file)),))
+        return Inspection(str(file), None, (_ptx(text, str(file), follow),))
     source, included = gather(text, (file.parent,))
     tool = toolchain(toolchain_name)
     if tool.name == "nvrtc":  # which refuses host code
         source, included = device_unit(source, included)
     request = CompileRequest(source, file.name, arch, included=tuple(included.items()))
-    return _compile(str(file), tool, request)
+    return _compile(str(file), tool, request, follow=follow)
 
 
 def emulate_words(
@@ -123,6 +142,8 @@ def emulate_words(
     seed: int = 0,
     schedule: int | None = None,
     macros: Mapping[str, Scalar] | None = None,
+    limit_s: float | None = None,
+    follow: Follow = _alone,
 ) -> tuple[Emulation, tuple[str, ...]]:
     """Execute one kernel on the CPU, given as texts, and say in a line each what it wrote to its buffers.
 
@@ -135,6 +156,8 @@ def emulate_words(
         seed: Seed of random buffers.
         schedule: Seed of another fair order of warps and blocks; None for the order of the program.
         macros: Of a CUDA source: macros and their values.
+        limit_s: Seconds after which the launch is stopped; None for no limit.
+        follow: Who watches the progress.
 
     Raises:
         UserError: there is no such file or kernel, or an argument is malformed.
@@ -144,23 +167,55 @@ def emulate_words(
     """
     grid, block = (sizes_of_word(word, key) for word, key in zip(geometry, ("--grid", "--block"), strict=True))
     values = arguments_from_words(arguments, seed)
+    monitor = None if limit_s is None else LaunchMonitor(limit_s)
+    if monitor is not None:
+        follow(lambda: _stages(monitor))
     before = [value.array.copy() if isinstance(value, Buffer) else None for value in values]
     if executing.is_source(file):
         how = executing.KernelLaunch(
-            kernel, grid, block, dynamic_shared_bytes, seed, macros or {}, DEFAULT_ARCH, (), schedule=schedule
+            kernel,
+            grid,
+            block,
+            dynamic_shared_bytes,
+            seed,
+            macros or {},
+            DEFAULT_ARCH,
+            (),
+            schedule=schedule,
+            monitor=monitor,
         )
         done = executing.execute_source(file, values, how)
     elif macros:
         raise UserError("only CUDA has macros", at=Location(file), key="-D", found=list(macros), accepted="a .cu file")
     else:
         done = execute_file(
-            file, kernel, grid, block, values, dynamic_shared_bytes=dynamic_shared_bytes, seed=seed, schedule=schedule
+            file,
+            kernel,
+            grid,
+            block,
+            values,
+            dynamic_shared_bytes=dynamic_shared_bytes,
+            seed=seed,
+            schedule=schedule,
+            monitor=monitor,
         )
     outputs = []
     for word, value, old in zip(arguments, values, before, strict=True):
         if old is not None and (value.output or not np.array_equal(old, value.array, equal_nan=old.dtype.kind == "f")):
             outputs.append(_output(word, value.array))
     return done, tuple(outputs)
+
+
+def _stages(monitor: LaunchMonitor) -> list[Stage]:
+    """Return how far a launch is, with its faults so far."""
+    faults = Counter[str]()
+    for finding in monitor.findings():
+        faults[finding.kind] += finding.count
+    return [
+        Stage(f"blocks ({monitor.engine or 'not begun'})", monitor.finished, monitor.blocks or None),
+        *([Stage("instructions interpreted", monitor.steps)] if monitor.steps else []),
+        *(Stage(kind, number) for kind, number in faults.items()),
+    ]
 
 
 def _output(word: str, array: NDArray[Any]) -> str:
@@ -185,6 +240,7 @@ def execute_file(
     seed: int = 0,
     engine: EngineChoice = "auto",
     schedule: int | None = None,
+    monitor: LaunchMonitor | None = None,
 ) -> Emulation:
     """Execute one kernel of a `.ptx` file on the CPU.
 
@@ -199,6 +255,7 @@ def execute_file(
         seed: Seed of random buffers.
         engine: What executes it, as in `lab.emulator.api.launch`.
         schedule: Seed of another fair order of warps and blocks; None for the order of the program.
+        monitor: The time limit; None for none.
 
     Raises:
         UserError: there is no such file or kernel, or an argument is malformed.
@@ -234,6 +291,7 @@ def execute_file(
         dynamic_shared_bytes=dynamic_shared_bytes,
         engine=engine,
         schedule=schedule,
+        monitor=monitor,
     )
 
 
@@ -318,9 +376,11 @@ def variant_row(planned: Planned) -> dict[str, object]:
     }
 
 
-def _compile(title: str, compiler: Toolchain, request: CompileRequest, only: tuple[str, ...] = ()) -> Inspection:
+def _compile(
+    title: str, compiler: Toolchain, request: CompileRequest, only: tuple[str, ...] = (), follow: Follow = _alone
+) -> Inspection:
     built = build(compiler, request)
-    listings = (_ptx(built.build.ptx, "kernel.ptx"), _sass(built.disassembly, "kernel.sass"))
+    listings = (_ptx(built.build.ptx, "kernel.ptx", follow), _sass(built.disassembly, "kernel.sass", follow))
     if only:
         listings = tuple(  # type: ignore[assignment]
             InspectedListing(listing.isa, listing.text, tuple(k for k in listing.kernels if k.name in only))
@@ -329,13 +389,22 @@ def _compile(title: str, compiler: Toolchain, request: CompileRequest, only: tup
     return Inspection(title, request.source, listings, built.build.log)
 
 
-def _ptx(text: str, file: str) -> InspectedListing:
-    return _listing(read_ptx(text, file), text)
+def _ptx(text: str, file: str, follow: Follow = _alone) -> InspectedListing:
+    return _listing(_read(text, file, follow), text, follow)
 
 
-def _sass(disassembly: Disassembly, file: str) -> InspectedListing:
-    return _listing(read_sass(disassembly.text, disassembly.lines, file), disassembly.text)
+def _read(text: str, file: str, follow: Follow) -> Module:
+    lines = text.count("\n") + 1
+    return read_ptx(text, file, lambda line: follow(lambda: [Stage("lines of PTX", line(), lines)]))
 
 
-def _listing(module: Module, text: str) -> InspectedListing:
-    return InspectedListing(module.isa, text, module_mix(module))
+def _sass(disassembly: Disassembly, file: str, follow: Follow = _alone) -> InspectedListing:
+    return _listing(read_sass(disassembly.text, disassembly.lines, file), disassembly.text, follow)
+
+
+def _listing(module: Module, text: str, follow: Follow) -> InspectedListing:
+    kernels, mixes = module.kernels, list[KernelMix]()
+    follow(lambda: [Stage(f"kernels of {module.isa.upper()}", len(mixes), len(kernels))])
+    with uncollected():
+        mixes.extend(kernel_mix(module.isa, kernel) for kernel in kernels)
+    return InspectedListing(module.isa, text, tuple(mixes))

@@ -311,6 +311,8 @@ def inspect(
 ) -> None:
     """Show source, PTX and SASS with the hot loop marked, and the instruction mix."""
     from lab.cli import inspect, tables
+    from lab.cli.listing import print_inspection
+    from lab.cli.live.work import work_progress
 
     console = _stdout()
     if file.suffix in (".yaml", ".yml") and variant is None:
@@ -323,11 +325,12 @@ def inspect(
     if file.suffix in (".yaml", ".yml") and variant is not None:
         shown = inspect.inspect_variant(file, variant, max_variants, run_operator=run_operator)
     else:
-        shown = inspect.inspect_file(file, arch=arch, toolchain_name=toolchain)
+        with work_progress(_stderr()) as progress:
+            shown = inspect.inspect_file(file, arch=arch, toolchain_name=toolchain, follow=progress.follow)
     if as_json:
         _print_json(shown.to_json(isa))
     else:
-        tables.print_inspection(console, shown, hot_only=hot)
+        print_inspection(console, shown, hot_only=hot)
 
 
 @app.command()
@@ -349,25 +352,30 @@ def emulate(
     define: Annotated[
         list[str] | None, typer.Option("--define", "-D", help="Macro of a .cu file: block_size_x=128.")
     ] = None,
+    limit: Annotated[float, typer.Option(min=1, help="Seconds after which the launch is stopped.")] = 60.0,
     as_json: Json = False,
 ) -> None:
     """Execute one kernel of a PTX or CUDA file on the CPU: counts, memory behaviour and faults."""
     from dataclasses import asdict
 
     from lab.cli.inspect import emulate_words
+    from lab.cli.live.work import work_progress
     from lab.cli.tables import print_emulation
     from lab.cli.trial import macros_of
 
-    done, outputs = emulate_words(
-        file,
-        kernel,
-        (grid, block),
-        arguments or [],
-        dynamic_shared_bytes=shared,
-        seed=seed,
-        schedule=schedule,
-        macros=macros_of(define or []),
-    )
+    with work_progress(_stderr()) as progress:
+        done, outputs = emulate_words(
+            file,
+            kernel,
+            (grid, block),
+            arguments or [],
+            dynamic_shared_bytes=shared,
+            seed=seed,
+            schedule=schedule,
+            macros=macros_of(define or []),
+            limit_s=limit,
+            follow=progress.follow,
+        )
     if as_json:
         _print_json(asdict(done) | {"outputs": outputs})
     else:

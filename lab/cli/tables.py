@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from lab.cli.terminal import rule
+from lab.cli.terminal import columns, write
 from lab.measured.timing import Kind
 from lab.store import figures
 from lab.store.constants import never_compared
@@ -25,19 +24,15 @@ from lab.toolchain.base import title
 
 if TYPE_CHECKING:  # the stages, whose values are printed here, take seconds to import
     from lab.cli.doctor import Diagnosis
-    from lab.cli.inspect import InspectedListing, Inspection
     from lab.emulator.results import Emulation, Finding, MemoryCount
     from lab.experiment.variants import Planned
-    from lab.isa.mix import Counts, KernelMix
     from lab.isa.model import SourceLocation
-    from lab.isa.roles import WarpRole
     from lab.report.tuning.data import Champion
     from lab.runs.compare import Change, Comparison
     from lab.runs.pipeline import RunOutcome
     from lab.templates.mapping.facts import Facts
     from lab.tuning.run import TuningOutcome
 
-_HOT = "▌"
 _FAILURES_SHOWN = 10
 _ELEMENTS_SHOWN = 1024
 _MAP_WIDTH = 200
@@ -313,36 +308,10 @@ def print_findings(console: Console, findings: Iterable[Diagnosis]) -> None:
 
 
 def print_variants(console: Console, planned: Iterable[Planned]) -> None:
-    """Print one line for each variant, in columns that do not wrap.
-
-    The columns are aligned here: for ten thousand variants, a table of rich's takes several seconds.
-    """
-    rows = [("variant", "kernel", "parameters", "toolchain", "arch")]
-    rows += [(p.variant, p.point.kernel.name, p.label, title(p.toolchain), p.request.arch) for p in planned]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-    console.out("\n".join(lines), highlight=False)
-
-
-def print_inspection(console: Console, inspection: Inspection, *, hot_only: bool) -> None:
-    """Print the source, the listings with the hot loop marked, and the instruction mix."""
-    rule(console, inspection.title)
-    if inspection.source and not hot_only:
-        if console.is_terminal:
-            console.print(Syntax(inspection.source, "cuda", line_numbers=True, background_color="default"))
-        else:  # rich would pad every line to the width
-            lines = enumerate(inspection.source.splitlines(), 1)
-            console.out("\n".join(f"{number:4} {line}" for number, line in lines), highlight=False)
-    for listing in inspection.listings:
-        rule(console, listing.isa.upper())
-        console.print(_marked(listing, hot_only=hot_only), soft_wrap=True)
-    for listing in inspection.listings:
-        for kernel in listing.kernels:
-            rule(console, f"{listing.isa.upper()} of {kernel.name}")
-            console.print(_loops(kernel))
-            for role in kernel.roles:
-                console.print(Text(_role(role)))
-            console.print(_classes(kernel))
+    """Print one line for each variant."""
+    rows = [(p.variant, p.point.kernel.name, p.label, title(p.toolchain), p.request.arch) for p in planned]
+    headers = ("variant", "kernel", "parameters", "toolchain", "arch")
+    write(console, [(columns(headers, rows, left=len(headers)), "")])
 
 
 def _print_finding(console: Console, found: Finding) -> None:
@@ -382,7 +351,7 @@ def print_emulation(console: Console, done: Emulation, outputs: Iterable[str] = 
     if done.printed:
         console.print("printed by the kernel:", style="bold")
         console.print(Text(done.printed.removesuffix("\n")), soft_wrap=True)
-    for note in done.notes:
+    for note in (*done.notes, *_notes_on_limit(done)):
         console.print(Text(f"note: {note}"))
     for found in done.findings:
         _print_finding(console, found)
@@ -390,6 +359,14 @@ def print_emulation(console: Console, done: Emulation, outputs: Iterable[str] = 
         console.print(Text(output))
     if done.clean:
         console.print("nothing was found")
+
+
+def _notes_on_limit(done: Emulation) -> Iterator[str]:
+    """Say how an unfinished launch gets more time, and what machine code met in its part of the time."""
+    if any(found.kind == "unfinished" for found in done.findings):
+        yield "--limit SECONDS sets the time limit"
+        if done.not_compiled:
+            yield f"before, the launch ran as machine code up to: {done.not_compiled}"
 
 
 def print_mapping(console: Console, found: Facts) -> None:
@@ -450,58 +427,4 @@ def _memory(traffic: Mapping[str, MemoryCount]) -> Table:
             "" if shared else f"{count.sectors_per_request:.2f}",
             f"{count.bytes_used:,}",
         )
-    return table
-
-
-def _marked(listing: InspectedListing, *, hot_only: bool) -> Text:
-    hot = {line for kernel in listing.kernels if kernel.hot_loop for line in kernel.hot_loop.numbers}
-    lines = listing.text.splitlines()
-    text = Text()
-    for number, line in enumerate(lines, 1):
-        if number in hot:
-            text.append(f"{number:6} {_HOT} {line}\n", style="bold yellow")
-        elif not hot_only:
-            text.append(f"{number:6}   {line}\n")
-    return text
-
-
-def _loops(kernel: KernelMix) -> Table:
-    table = Table(title="loops", title_justify="left", box=None, pad_edge=False)
-    for header in ("loop", "depth", "instructions", "fma : ld.shared", "FMA share", "fma/(fma+ld.shared)", "live regs"):
-        table.add_column(header, justify="left" if header == "loop" else "right")
-    for loop in kernel.loops:
-        live = "" if loop.live_registers is None else str(loop.live_registers)
-        name = Text(f"{_HOT if loop.hot else ' '} {'  ' * (loop.depth - 1)}{loop.label}")
-        table.add_row(name, str(loop.depth), str(loop.counts.instructions), *_figures(loop.counts), live)
-    whole = kernel.live_registers
-    table.add_row(
-        "  whole kernel",
-        "0",
-        str(kernel.counts.instructions),
-        *_figures(kernel.counts),
-        "" if whole is None else str(whole),
-    )
-    return table
-
-
-def _role(role: WarpRole) -> str:
-    count = "the registers of the launch" if role.registers is None else f"{role.registers} registers"
-    return f"{role.role}: {count} from line {role.line} on"
-
-
-def _figures(counts: Counts) -> tuple[str, str, str]:
-    ratio = f"{counts.fma} : {counts.ld_shared}"
-    if counts.fma_per_ld_shared is not None:
-        ratio += f" = {counts.fma_per_ld_shared:.2f}"
-    share, both = counts.fma_share, counts.fma_over_fma_plus_ld_shared
-    return ratio, "" if share is None else f"{share:.1%}", "" if both is None else f"{both:.3f}"
-
-
-def _classes(kernel: KernelMix) -> Table:
-    hot = kernel.hot_loop
-    table = Table(title="instructions by class", title_justify="left", box=None, pad_edge=False)
-    for header in ("class", "hot loop", "kernel"):
-        table.add_column(header, justify="left" if header == "class" else "right")
-    for name, count in sorted(kernel.counts.by_class.items(), key=lambda item: -item[1]):
-        table.add_row(name, str(hot.counts.by_class.get(name, 0)) if hot else "", str(count))
     return table

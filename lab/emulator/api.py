@@ -36,6 +36,7 @@ from lab.emulator.memory.provenance import Provenance, Sources
 from lab.emulator.memory.reuse import THREADS, AccessTrace, TraceFull
 from lab.emulator.memory.shadow import Shadow
 from lab.emulator.memory.stores import StoreLog
+from lab.emulator.monitor import LaunchMonitor
 from lab.emulator.opcodes import DTYPES
 from lab.emulator.printing import MOST_CHARACTERS, Printed
 from lab.emulator.program import MAX_SHARED_BYTES, Place, Program, align_of, program_of, size_of
@@ -106,6 +107,7 @@ def launch(
     machine: int | None = None,
     rounding: int | None = None,
     displaced: Collection[int] | None = None,
+    monitor: LaunchMonitor | None = None,
 ) -> Emulation:
     """Execute one kernel launch on the CPU.
 
@@ -141,6 +143,7 @@ def launch(
         rounding: Seed with which results of approximate instructions are off by the largest documented error, up or
             down (`lab.emulator.approximations`). None for results as exact as their type allows.
         displaced: The instructions that `rounding` is for, by their positions (`Program.approximate`); None for all.
+        monitor: Stops the launch at a time limit, with an `unfinished` finding; None for no limit.
 
     Returns:
         Counts, findings and steps.
@@ -182,9 +185,12 @@ def launch(
         state,
         machine,
         error,
+        monitor,
     )
     reuse = _traced(request) if trace else None
     waits = _block_waits(request)  # before the launch changes the caller's buffers
+    if monitor is not None:
+        monitor.begin(geometry.blocks)
     return replace(_launched(request, engine), reuse=reuse, waits_for_blocks=waits)
 
 
@@ -224,6 +230,7 @@ class _Request:
     state: DeviceState | None = None
     machine: int | None = None
     rounding: Rounding | None = None
+    monitor: LaunchMonitor | None = None
 
 
 class _Started:
@@ -425,7 +432,10 @@ def _interpret(request: _Request, why_not: str, *, allowance: bool = False) -> E
         wraps=set() if request.wraps else None,
         machine=request.machine,
         rounding=request.rounding,
+        monitor=request.monitor,
     )
+    if request.monitor is not None:
+        request.monitor.hand_over("interpreter", started.findings.all)
     steps = _run(plan, limited=limit is not None)
     return started.result(request, steps, "interpreted", why_not if asked is None else asked.why_not, plan)
 
@@ -477,7 +487,15 @@ def _compile(request: _Request) -> Emulation:
     written = started.written if request.check else []
     if started.buffers.indexed:
         raise NotCompiled("buffers that are a function of the index")
-    steps = execute(maker, started.space, request.geometry, started.counters, written=written, threads=request.threads)
+    steps = execute(
+        maker,
+        started.space,
+        request.geometry,
+        started.counters,
+        written=written,
+        threads=request.threads,
+        monitor=request.monitor,
+    )
     if any(region.readonly and region.shadow is not None and region.shadow.written.any() for region in written):
         raise NotCompiled(SUSPICIOUS)
     return started.result(request, steps, "compiled", "")
@@ -553,8 +571,8 @@ def _run(plan: LaunchState, *, limited: bool) -> int:
     with exact_arithmetic():
         try:
             return run_batches(plan, BATCH_THREADS)
-        except StepBudgetSpent:
-            return plan.max_steps
+        except StepBudgetSpent as spent:
+            return spent.steps
         except Outgrown:
             if not limited:
                 raise

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
+from typing import Final
 
 from lab.emulator.arrays import Indices
 from lab.emulator.batch import Batch
@@ -33,15 +35,29 @@ class OtherSide:
     thread: int
 
 
-_STUCK = ("mbarrier-deadlock", "deadlock", "endless-loop")
+_STUCK = ("mbarrier-deadlock", "deadlock", "endless-loop", "unfinished")
+
+_ENDS_LAUNCH: Final = ("out-of-bounds", "misaligned")
+"""Kinds of faults that end a launch on a GPU."""
+
+MOST_REPEATS: Final = 10_000
+"""Times that one instruction may be at such a fault. Launches whose threads are each at fault once stay far below; a
+loop that has left its array does not, and learns nothing more."""
 
 
 class Findings:
-    """The faults of a launch."""
+    """The faults of a launch.
+
+    Attributes:
+        repeated: Index of an instruction that was at a fault more than `MOST_REPEATS` times, each of which ends a
+            launch on a GPU; None while there is none.
+    """
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self._found: dict[tuple[str, int, str], Finding] = {}
+        self._repeats: Counter[int] = Counter()  # by instruction
+        self.repeated: int | None = None
 
     def add(
         self,
@@ -73,6 +89,10 @@ class Findings:
         """
         number = count if count is not None else (len(threads) if threads is not None else 1)
         key = (kind, -1 if position is None else position, "" if position is not None else detail)
+        if position is not None and kind in _ENDS_LAUNCH:
+            self._repeats[position] += 1
+            if self._repeats[position] > MOST_REPEATS:
+                self.repeated = position
         if key in self._found:
             old = self._found[key]
             self._found[key] = replace(old, count=old.count + number)

@@ -25,7 +25,7 @@ from lab.emulator.callgraph import ASSERTION
 from lab.emulator.calls import Calls, is_provided
 from lab.emulator.control import CodeBlock, is_wait
 from lab.emulator.errors import unsupported
-from lab.emulator.findings import BatchFindings, Findings
+from lab.emulator.findings import MOST_REPEATS, BatchFindings, Findings
 from lab.emulator.instructions import Full, InstructionBinder, Part
 from lab.emulator.lanes import Lanes, warp_of
 from lab.emulator.memory.access import MemoryUnit
@@ -34,12 +34,14 @@ from lab.emulator.memory.clocks import LaunchClocks
 from lab.emulator.memory.memory import AddressSpace
 from lab.emulator.memory.reuse import AccessTrace
 from lab.emulator.memory.shadow import SharedShadow
+from lab.emulator.monitor import LaunchMonitor
 from lab.emulator.pool import Caller, Location, Pool, Stack
 from lab.emulator.printing import Printed, ThreadMemory, formatted
 from lab.emulator.program import STACK_BYTES, Place, Program
 from lab.emulator.progress import MemoryProgress
 from lab.emulator.recurrence import Recurrence
 from lab.emulator.registers import RegisterFile
+from lab.emulator.results import FindingKind
 from lab.emulator.special import StepClock, special_registers
 from lab.emulator.tally import Counters
 from lab.emulator.turns import Poll, Turns
@@ -88,6 +90,7 @@ class LaunchState:
         finished: Positions in `chosen`, of the blocks that have ended, one range for each batch.
         machine: Seed of what the hardware decides, as in `special_registers`; None for one SM.
         rounding: Which results of approximate instructions are displaced; None for none.
+        monitor: The time limit, and who watches the launch; None for neither.
     """
 
     program: Program
@@ -115,10 +118,19 @@ class LaunchState:
     finished: list[range] = field(default_factory=list)
     machine: int | None = None
     rounding: Rounding | None = None
+    monitor: LaunchMonitor | None = None
 
 
 class StepBudgetSpent(Exception):  # noqa: N818  a way out of the loop, not an error
-    """The launch does not end, or takes more steps than its budget."""
+    """The launch does not end, or takes more steps or time than its budget.
+
+    Attributes:
+        steps: Instructions issued until then.
+    """
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.steps = steps
 
 
 @lru_cache(maxsize=4)
@@ -433,13 +445,27 @@ class Interpreter:
         if changes != self._changes:
             self._changes, self._changed_at = changes, steps
         if steps - self._changed_at > budget:
-            self._give_up(block, lanes, f"still running, and no memory has changed for {budget} steps")
+            detail = f"still running, and no memory has changed for {budget} steps"
+            self._give_up("endless-loop", block, lanes, detail)
         if steps > _MOST_WORK * budget:
-            self._give_up(block, lanes, f"still running after {_MOST_WORK * budget} steps; a smaller problem helps")
+            detail = f"still running after {_MOST_WORK * budget} steps; a smaller problem helps"
+            self._give_up("endless-loop", block, lanes, detail)
+        monitor = self._launch.monitor
+        if monitor is not None:
+            monitor.steps = steps
+            if monitor.expired():
+                detail = f"still running after {monitor.limit_s:g} s, the time limit of the launch"
+                self._give_up("unfinished", block, lanes, detail)
+        repeated = self._launch.findings.repeated
+        if repeated is not None:
+            where = self._findings.line(repeated)
+            note = f"stopped: {where} was at fault more than {MOST_REPEATS:,} times; on a GPU, once ends the launch"
+            self._launch.notes[note] = None
+            raise StepBudgetSpent(steps)
 
-    def _give_up(self, block: CodeBlock, lanes: Lanes, detail: str) -> None:
-        self._findings.add("endless-loop", block.first, detail, lanes.indices())
-        raise StepBudgetSpent
+    def _give_up(self, kind: FindingKind, block: CodeBlock, lanes: Lanes, detail: str) -> None:
+        self._findings.add(kind, block.first, detail, lanes.indices())
+        raise StepBudgetSpent(self._clock.steps)
 
     def _bind(self, block: CodeBlock) -> tuple[list[Full], list[Part]]:
         pairs = [self._binder.bind(position) for position in range(block.first, block.stop)]

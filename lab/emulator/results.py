@@ -34,6 +34,7 @@ FindingKind = Literal[
     "undeclared-write",
     "deadlock",
     "endless-loop",
+    "unfinished",
     "trap",
 ]
 

@@ -39,6 +39,8 @@ def run_batches(launch: LaunchState, batch_threads: int) -> int:
             return clock.steps
         ended = [_turn(launch, one) for one in running]
         launch.finished.extend(one.blocks for one, turn in zip(running, ended, strict=True) if turn == "done")
+        if launch.monitor is not None:
+            launch.monitor.finished = sum(map(len, launch.finished))
         running = [one for one, turn in zip(running, ended, strict=True) if turn != "done"]
         stuck = all(one.stuck_at == launch.progress.changes for one in running)
         if running and stuck and batch is None and not any(one.nudge() for one in running):

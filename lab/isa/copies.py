@@ -13,6 +13,11 @@ _WAIT: Final = "cp.async.wait_group"
 _WAIT_ALL: Final = "cp.async.wait_all"
 
 
+def is_group(instruction: Instruction) -> bool:
+    """Return whether an instruction commits a group of copies or waits for groups."""
+    return instruction.opcode.startswith((_COMMIT, _WAIT, _WAIT_ALL))
+
+
 def passes_ahead(body: Sequence[Instruction]) -> float | None:
     """Return the passes through a loop of PTX from the request for copies to the wait for them.
 
@@ -21,7 +26,7 @@ def passes_ahead(body: Sequence[Instruction]) -> float | None:
     wait in the text. Copies may be asked for after the wait of the same pass, so that this may be more than n / g.
 
     Args:
-        body: The loop's instructions in the order of the text.
+        body: The loop's instructions in the order of the text; only those of `is_group` count.
 
     Returns:
         That of the first wait; None where the loop commits no group or waits for none.

@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from lab.isa.cfg import ROOT, ControlFlow
+from lab.isa.dominators import immediate_dominators
 from lab.isa.matrix import pipe_cycles
 from lab.isa.model import Function, Instruction, InstructionClass
 
@@ -27,7 +28,7 @@ class Loop:
 
     Attributes:
         header: Block index.
-        blocks: Block indices of the body, nested loops included, ascending.
+        blocks: Block indices of the body, those of loops inside it left out, ascending.
         latches: Tails of its back edges, ascending.
         depth: 1 for an outermost loop.
         parent: Position, in the result of `natural_loops`, of the innermost loop around it, or None.
@@ -40,40 +41,33 @@ class Loop:
     parent: int | None
 
 
-def immediate_dominators(flow: ControlFlow) -> dict[int, int]:
-    """Return every block's immediate dominator; that of `ROOT` is `ROOT`."""
-    import networkx as nx  # noqa: PLC0415 - it takes a tenth of a second, and few processes read code
-
-    dominators: dict[int, int | None] = nx.immediate_dominators(flow.graph, ROOT)
-    # networkx returned the start node as its own dominator up to 3.5, and returns None since.
-    return {block: ROOT if dominator is None else dominator for block, dominator in dominators.items()} | {ROOT: ROOT}
-
-
 def natural_loops(flow: ControlFlow) -> tuple[Loop, ...]:
     """Find the natural loops.
 
     Returns:
         The loops, each before the loops inside it; loops with one parent in listing order of their headers.
     """
-    latches = _latches(flow)
-    bodies = {header: _body(flow.graph, header, tails) for header, tails in latches.items()}
-    parents = _parents(bodies)
+    entered, left = _intervals(immediate_dominators(flow))
+    latches = _latches(flow, entered, left)
+    innermost, parents = _nesting(flow.graph, latches, sorted(latches, key=entered.__getitem__, reverse=True))
+    own: dict[int, list[int]] = {header: [] for header in latches}
+    for block in sorted(innermost):
+        own[innermost[block]].append(block)
     children: dict[int | None, list[int]] = {}
-    for header in sorted(bodies):
-        children.setdefault(parents[header], []).append(header)
+    for header in sorted(latches):
+        children.setdefault(parents.get(header), []).append(header)
     loops: list[Loop] = []
     pending: list[tuple[int, int, int | None]] = [(header, 1, None) for header in reversed(children.get(None, []))]
     while pending:
         header, depth, parent = pending.pop()
         position = len(loops)
-        loops.append(Loop(header, tuple(sorted(bodies[header])), tuple(sorted(latches[header])), depth, parent))
+        loops.append(Loop(header, tuple(own[header]), tuple(sorted(latches[header])), depth, parent))
         pending += [(child, depth + 1, position) for child in reversed(children.get(header, []))]
     return tuple(loops)
 
 
-def _latches(flow: ControlFlow) -> dict[int, list[int]]:
+def _latches(flow: ControlFlow, entered: dict[int, int], left: dict[int, int]) -> dict[int, list[int]]:
     """Map each header to the tails of its back edges."""
-    entered, left = _intervals(immediate_dominators(flow))
     latches: dict[int, list[int]] = {}
     for tail, head in flow.graph.edges:
         if head != ROOT and entered[head] <= entered[tail] and left[tail] <= left[head]:
@@ -104,29 +98,54 @@ def _intervals(dominators: dict[int, int]) -> tuple[dict[int, int], dict[int, in
     return entered, left
 
 
-def _body(graph: nx.DiGraph, header: int, tails: list[int]) -> set[int]:
-    body = {header, *tails}
-    pending = [tail for tail in tails if tail != header]
-    while pending:
-        new = [block for block in graph.predecessors(pending.pop()) if block not in body]
-        body.update(new)
-        pending += new
-    return body
+def _nesting(
+    graph: nx.DiGraph, latches: dict[int, list[int]], headers: list[int]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Map each block in a loop to the header of the innermost one, and each header to that of the loop around it.
+
+    A walk back from the latches of a loop takes each loop inside it, all of whose blocks belong to the body, as one
+    block. So every edge is followed once, however deep loops are nested.
+
+    Args:
+        graph: The control-flow graph.
+        latches: Each header with the tails of its back edges.
+        headers: The headers, each behind those of the loops inside it.
+    """
+    innermost: dict[int, int] = {}
+    parents: dict[int, int] = {}
+    outermost: dict[int, int] = {}  # header to one around it; ends at the outermost one so far
+    for header in headers:
+        innermost[header] = header
+        pending = list(latches[header])
+        while pending:
+            block = pending.pop()
+            if block not in innermost:
+                innermost[block] = header
+                pending += graph.predecessors(block)
+                continue
+            inner = _last(outermost, innermost[block])
+            if inner != header:
+                parents[inner] = outermost[inner] = header
+                pending += graph.predecessors(inner)
+    return innermost, parents
 
 
-def _parents(bodies: dict[int, set[int]]) -> dict[int, int | None]:
-    """Map each header to the header of the smallest loop around it."""
-    parents: dict[int, int | None] = {}
-    innermost: dict[int, int] = {}  # block to the smallest loop, so far, that holds it
-    for header in sorted(bodies, key=lambda header: -len(bodies[header])):
-        parents[header] = innermost.get(header)
-        innermost.update(dict.fromkeys(bodies[header], header))
-    return parents
+def _last(chain: dict[int, int], start: int) -> int:
+    """Return the end of a chain, and shorten the way there."""
+    end = start
+    while end in chain:
+        end = chain[end]
+    while start != end:
+        chain[start], start = end, chain[start]
+    return end
 
 
 _DEEPER: Final = 8
 """Iterations that a loop is taken to make each time that the loop around it makes one; compilers guess as much where
 they have no profile."""
+
+_DEEPEST: Final = 300
+"""Loops around a loop from which on more of them count as so many: 8^300 is a float yet."""
 
 _WEIGHTS: Final = {
     InstructionClass.MMA: 64.0,
@@ -170,15 +189,15 @@ def hot_loop(function: Function, flow: ControlFlow, loops: Sequence[Loop]) -> in
     """
     if not loops:
         return None
-    bodies = [loop_instructions(function, flow, loop) for loop in loops]
-    own = [sum(_weight(instruction) for instruction in body) for body in bodies]
-    # Each loop stands before the loops inside it, so that the sums of nested loops are still whole when subtracted.
-    work = list(own)
-    for place, loop in enumerate(loops):
+    work, sizes = [0.0] * len(loops), [0] * len(loops)
+    for place in reversed(range(len(loops))):  # each loop stands before the loops inside it
+        loop = loops[place]
+        body = own_instructions(function, flow, loop)
+        work[place] = sum(map(_weight, body)) * _DEEPER ** min(loop.depth - 1, _DEEPEST)
+        sizes[place] += len(body)
         if loop.parent is not None:
-            work[loop.parent] -= own[place]
-    work = [amount * _DEEPER ** (loop.depth - 1) for amount, loop in zip(work, loops, strict=True)]
-    return max(range(len(loops)), key=lambda place: (work[place], loops[place].depth, len(bodies[place]), -place))
+            sizes[loop.parent] += sizes[place]
+    return max(range(len(loops)), key=lambda place: (work[place], loops[place].depth, sizes[place], -place))
 
 
 def _weight(instruction: Instruction) -> float:
@@ -192,7 +211,7 @@ _CYCLES: Final = 4
 """Cycles that the tensor cores of sm_90 take for m16n8k16."""
 
 
-def loop_instructions(function: Function, flow: ControlFlow, loop: Loop) -> list[Instruction]:
-    """Return the instructions of a loop's body, including nested loops, in listing order."""
+def own_instructions(function: Function, flow: ControlFlow, loop: Loop) -> list[Instruction]:
+    """Return the instructions of a loop's body, those of loops inside it left out, in listing order."""
     blocks = [flow.blocks[index] for index in loop.blocks]
     return [instruction for block in blocks for instruction in function.instructions[block.start : block.stop]]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from lab.isa.cfg import ControlFlow, control_flow
 from lab.isa.classes import load_bytes
-from lab.isa.copies import passes_ahead
-from lab.isa.loops import Loop, hot_loop, loop_instructions, natural_loops
+from lab.isa.copies import is_group, passes_ahead
+from lab.isa.loops import Loop, hot_loop, natural_loops, own_instructions
 from lab.isa.model import Function, Instruction, InstructionClass, Isa, Module
 from lab.isa.roles import WarpRole, warp_roles
 from lab.isa.sass.asides import asides
@@ -42,6 +42,8 @@ ANCHORS: Final = frozenset(
     }
 )
 """Those of which ptxas neither merges nor adds any, so that they say how far both texts are unrolled."""
+
+_FROM_GLOBAL: Final = frozenset({InstructionClass.LD_GLOBAL, InstructionClass.CP_ASYNC})
 
 _FETCHING = frozenset({InstructionClass.LD_GLOBAL, InstructionClass.CP_ASYNC, InstructionClass.BULK_COPY})
 
@@ -273,24 +275,25 @@ def kernel_mix(isa: Isa, function: Function) -> KernelMix:
     hot = hot_loop(function, flow, loops)
     labels = _labels(isa, function, flow, loops)
     beside = asides(function) if isa == "sass" else frozenset[int]()
+    bodies = _loop_bodies(isa, function, flow, loops, beside)
+    whole = _body(isa, function.instructions, beside)
     return KernelMix(
         isa=isa,
         name=function.name,
-        counts=_counts(isa, function.instructions),
+        counts=whole.counts(),
         loops=tuple(
             _loop_mix(
-                isa,
                 function,
                 flow,
                 loop,
+                bodies[position],
                 label=labels[position],
                 parent=None if loop.parent is None else labels[loop.parent],
                 hot=position == hot,
-                beside=beside,
             )
             for position, loop in enumerate(loops)
         ),
-        live_registers=_most_live(function.instructions),
+        live_registers=whole.live_registers,
         lines=_extent(function.instructions),
         roles=warp_roles(function, flow),
     )
@@ -305,69 +308,130 @@ def _ratio(numerator: int, denominator: int) -> float | None:
     return numerator / denominator if denominator else None
 
 
-def _most_live(instructions: Iterable[Instruction]) -> int | None:
-    return max((i.live_registers for i in instructions if i.live_registers is not None), default=None)
+@dataclass(slots=True)
+class _Body:
+    """Sums over a kernel or a loop's body, to which those of the loops inside it are added.
+
+    Attributes:
+        opcodes: Number by full opcode.
+        classes: Number by class.
+        shared: Bytes that one thread loads from shared memory in one pass.
+        from_global: The same of global memory.
+        live_registers: Most live registers; None where that is not known.
+        aside: Instructions that are not on every warp's path.
+        copies: Instructions that `passes_ahead` looks at.
+        ranges: Indices of the instructions, as first ones and those behind the last ones.
+    """
+
+    opcodes: Counter[str] = field(default_factory=Counter)
+    classes: Counter[InstructionClass] = field(default_factory=Counter)
+    shared: int = 0
+    from_global: int = 0
+    live_registers: int | None = None
+    aside: int = 0
+    copies: list[Instruction] = field(default_factory=list)
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(self, inner: _Body) -> None:
+        """Add the body of a loop inside this one."""
+        self.opcodes.update(inner.opcodes)
+        self.classes.update(inner.classes)
+        self.shared += inner.shared
+        self.from_global += inner.from_global
+        self.live_registers = _most(self.live_registers, inner.live_registers)
+        self.aside += inner.aside
+        self.copies += inner.copies
+        self.ranges += inner.ranges
+
+    def counts(self) -> Counts:
+        return Counts(
+            instructions=self.classes.total(),
+            by_class={cls.value: self.classes[cls] for cls in _CLASSES if cls in self.classes},
+            by_opcode=dict(sorted(self.opcodes.items(), key=lambda item: (-item[1], item[0]))),
+            load_bytes_shared=self.shared,
+            load_bytes_global=self.from_global,
+        )
 
 
-def _counts(isa: Isa, instructions: Iterable[Instruction]) -> Counts:
-    opcodes: Counter[str] = Counter()
-    classes: Counter[InstructionClass] = Counter()
-    shared = from_global = 0
+_CLASSES: Final = tuple(InstructionClass)
+
+
+def _most(first: int | None, second: int | None) -> int | None:
+    return max((number for number in (first, second) if number is not None), default=None)
+
+
+def _body(isa: Isa, instructions: Iterable[Instruction], beside: frozenset[int]) -> _Body:
+    """Sum over instructions in listing order, of which `beside` are not on every warp's path."""
+    body = _Body()
     for instruction in instructions:
-        cls = instruction.cls
-        opcodes[instruction.opcode] += 1
-        classes[cls] += 1
+        cls, index = instruction.cls, instruction.index
+        body.opcodes[instruction.opcode] += 1
+        body.classes[cls] += 1
         if cls is InstructionClass.LD_SHARED:
-            shared += load_bytes(isa, instruction.opcode, instruction.operands)
-        elif cls in {InstructionClass.LD_GLOBAL, InstructionClass.CP_ASYNC}:
-            from_global += load_bytes(isa, instruction.opcode, instruction.operands)
-    return Counts(
-        instructions=classes.total(),
-        by_class={cls.value: classes[cls] for cls in InstructionClass if cls in classes},
-        by_opcode=dict(sorted(opcodes.items(), key=lambda item: (-item[1], item[0]))),
-        load_bytes_shared=shared,
-        load_bytes_global=from_global,
-    )
+            body.shared += load_bytes(isa, instruction.opcode, instruction.operands)
+        elif cls in _FROM_GLOBAL:
+            body.from_global += load_bytes(isa, instruction.opcode, instruction.operands)
+        if instruction.live_registers is not None:
+            body.live_registers = _most(body.live_registers, instruction.live_registers)
+        body.aside += index in beside
+        if is_group(instruction):
+            body.copies.append(instruction)
+        if body.ranges and body.ranges[-1][1] == index:
+            body.ranges[-1] = (body.ranges[-1][0], index + 1)
+        else:
+            body.ranges.append((index, index + 1))
+    return body
+
+
+def _loop_bodies(
+    isa: Isa, function: Function, flow: ControlFlow, loops: Sequence[Loop], beside: frozenset[int]
+) -> list[_Body]:
+    """Return the bodies of loops, each with the loops inside it."""
+    bodies = [_body(isa, own_instructions(function, flow, loop), beside) for loop in loops]
+    for loop, body in zip(reversed(loops), reversed(bodies), strict=True):  # each stands before the loops inside it
+        body.ranges = _joined(body.ranges)
+        body.copies.sort(key=lambda instruction: instruction.index)
+        if loop.parent is not None:
+            bodies[loop.parent].add(body)
+    return bodies
+
+
+def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ranges in their order, those that follow on each other as one."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in sorted(ranges):
+        if joined and joined[-1][1] == start:
+            joined[-1] = (joined[-1][0], stop)
+        else:
+            joined.append((start, stop))
+    return joined
 
 
 def _loop_mix(
-    isa: Isa,
     function: Function,
     flow: ControlFlow,
     loop: Loop,
+    body: _Body,
     *,
     label: str,
     parent: str | None,
     hot: bool,
-    beside: frozenset[int],
 ) -> LoopMix:
-    body = loop_instructions(function, flow, loop)
+    code = function.instructions
+    lines = tuple((code[start].line, code[stop - 1].line) for start, stop in body.ranges)
     return LoopMix(
         label=label,
         depth=loop.depth,
         parent=parent,
         hot=hot,
-        counts=_counts(isa, body),
-        first_line=function.instructions[flow.blocks[loop.header].start].line,
-        last_line=max(instruction.line for instruction in body),
-        lines=_ranges(body),
-        live_registers=_most_live(body),
-        aside=sum(instruction.index in beside for instruction in body),
-        copies_ahead=passes_ahead(body),
+        counts=body.counts(),
+        first_line=code[flow.blocks[loop.header].start].line,
+        last_line=lines[-1][1],
+        lines=lines,
+        live_registers=body.live_registers,
+        aside=body.aside,
+        copies_ahead=passes_ahead(body.copies),
     )
-
-
-def _ranges(body: list[Instruction]) -> tuple[tuple[int, int], ...]:
-    """Return the first and last line of each run of consecutive instructions."""
-    ranges: list[tuple[int, int]] = []
-    previous = None
-    for instruction in body:
-        if previous is not None and instruction.index == previous + 1:
-            ranges[-1] = (ranges[-1][0], instruction.line)
-        else:
-            ranges.append((instruction.line, instruction.line))
-        previous = instruction.index
-    return tuple(ranges)
 
 
 def _labels(isa: Isa, function: Function, flow: ControlFlow, loops: Iterable[Loop]) -> list[str]:

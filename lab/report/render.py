@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic_core import to_json as json_bytes
 
+from lab.base.collecting import uncollected
 from lab.base.errors import StoreError
 from lab.base.files import write_atomically
 from lab.report.analysis import Analysis, analyse, load
@@ -20,7 +21,7 @@ from lab.report.columns import Column
 from lab.report.gallery import chart_list, pictures
 from lab.report.page.page import page
 from lab.report.variant.listings import BUDGET
-from lab.store.codec import record_to_text, settled, uncollected
+from lab.store.codec import record_to_text, settled
 from lab.store.database import Store
 from lab.store.memo import remembering
 

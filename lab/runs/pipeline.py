@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.base import workers
+from lab.base.collecting import uncollected
 from lab.experiment.load import load
 from lab.experiment.machine import depends, on
 from lab.experiment.model import Experiment
@@ -39,7 +40,6 @@ from lab.runs.services import Services
 from lab.runs.sweep import Sweep
 from lab.stages.facts import facts_of
 from lab.stages.provenance import conditions_of
-from lab.store.codec import uncollected
 from lab.store.database import Store, stored_records
 from lab.store.model import RunRecord, Status, VariantRecord
 from lab.store.previous import keep, kept

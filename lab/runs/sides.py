@@ -12,9 +12,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from lab.base.collecting import uncollected
 from lab.base.errors import Location, StoreError, UserError, did_you_mean
 from lab.store import published
-from lab.store.codec import RUN, VARIANT, uncollected
+from lab.store.codec import RUN, VARIANT
 from lab.store.database import Store
 from lab.store.model import RunRecord, VariantRecord
 from lab.store.scores import lean, lean_records

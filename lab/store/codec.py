@@ -110,18 +110,6 @@ def _spelled(value: Any) -> Any:  # noqa: ANN401 - whatever a record holds
 
 
 @contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """Pause the collector of reference cycles, which would look at every record again and again; records have none."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@contextlib.contextmanager
 def settled() -> Iterator[None]:
     """Let the collector of reference cycles look only at what is made from now on; what is there has none.
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from lab.base.collecting import uncollected
 from lab.base.errors import StoreError
 from lab.base.files import write_atomically
-from lab.store.codec import READ_TOO, REPEAT, RUN, SCHEMA, VARIANT, record_to_text, uncollected
+from lab.store.codec import READ_TOO, REPEAT, RUN, SCHEMA, VARIANT, record_to_text
 from lab.store.journal import Journal, JournalFormat
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 from lab.store.roles import with_roles

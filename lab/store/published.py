@@ -31,12 +31,13 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from lab.base.collecting import uncollected
 from lab.base.errors import StoreError
 from lab.base.files import write_atomically
 from lab.base.sizes import AXES, Size
 from lab.measured.timing import Kind, Samples
 from lab.store import tuning
-from lab.store.codec import READ_TOO, REPEAT, RUN, SCHEMA, VARIANT, record_to_text, uncollected
+from lab.store.codec import READ_TOO, REPEAT, RUN, SCHEMA, VARIANT, record_to_text
 from lab.store.database import PROVENANCE, Store
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 from lab.store.tuning import CUTS, FACTS, STEPS, TuningStore

@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
+from lab.base.collecting import uncollected
 from lab.base.expressions import Scalar
 from lab.base.warp import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from lab.emulator.results import ExecutedCounts, MemoryCount
@@ -45,7 +46,6 @@ from lab.predict.score import KernelScore, score
 from lab.predict.work import LaunchWork, Spilled
 from lab.store.caches import Residence, fetched
 from lab.store.chains import Scaling, counterpart, local_requests, long_code, warp_chain, warps_of
-from lab.store.codec import uncollected
 from lab.store.database import Store
 from lab.store.expansion import AS_PTX, Expansions, expansions, hot_passes
 from lab.store.growth import Parts, declared, works

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from itertools import count
+
 import numpy as np
 import pytest
 
 from lab.base.errors import UserError
+from lab.cli import inspect
 from lab.cli.inspect import InspectedListing, Inspection, emulate_words, execute_file, inspect_file, variants
+from lab.cli.live.snapshot import Stage
+from lab.emulator.monitor import LaunchMonitor
 
 PTX = """.version 8.0
 .target sm_90
@@ -38,6 +44,38 @@ def test_a_ptx_file_has_one_listing(kernel):
     assert found.to_json()["kernels"][0]["by_class"]["st.global"] == 1
     with pytest.raises(UserError, match="has no sass"):
         found.to_json("sass")
+
+
+def test_the_progress_of_an_inspection(kernel):
+    """It is asked for here when a part of the work begins, and when the last one is over."""
+    looks, seen = [], []
+
+    def follow(look):
+        looks.append(look)
+        seen.extend(look())
+
+    inspect_file(kernel, follow=follow)
+    lines = kernel.read_text().count("\n") + 1
+    assert [(stage.name, stage.done, stage.total) for stage in (*seen, *looks[-1]())] == [
+        ("lines of PTX", 1, lines),
+        ("kernels of PTX", 0, 1),
+        ("kernels of PTX", 1, 1),
+    ]
+    assert looks[0]()[0].done == lines
+
+
+def test_an_endless_launch_is_stopped_and_watched(kernel, monkeypatch):
+    """A look at the clock takes a second."""
+    monkeypatch.setattr(inspect, "LaunchMonitor", lambda limit_s: LaunchMonitor(limit_s, count().__next__))
+    kernel.write_text(kernel.read_text().replace("ret;", "L: add.u32 %r1, %r1, 1; st.global.u32 [%rd1], %r1; bra L;"))
+    looks: list[Callable[[], Sequence[Stage]]] = []
+    emulation, outputs = emulate_words(kernel, None, ("1", "32"), ["i32[32]=zeros"], limit_s=1000, follow=looks.append)
+    assert [finding.kind for finding in emulation.findings] == ["unfinished"]
+    assert outputs
+    blocks, steps, faults = looks[-1]()
+    assert (blocks.name, blocks.done, blocks.total) == ("blocks (interpreter)", 0, 1)
+    assert (steps.name, steps.done) == ("instructions interpreted", emulation.steps)
+    assert (faults.name, faults.done) == ("unfinished", 32)
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path):

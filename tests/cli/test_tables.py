@@ -12,23 +12,19 @@ from rich.console import Console
 
 from lab.cli import tables
 from lab.cli.doctor import Diagnosis
-from lab.cli.inspect import InspectedListing, Inspection
 from lab.cli.tables import (
     print_best,
     print_changes,
     print_comparison,
     print_emulation,
     print_findings,
-    print_inspection,
     print_mapping,
     print_outcome,
     print_tuned,
     print_variants,
 )
 from lab.emulator.results import Access, Emulation, Finding
-from lab.isa.mix import module_mix
 from lab.isa.model import SourceLocation
-from lab.isa.ptx.module import read_ptx
 from lab.isa.roles import Role, WarpRole
 from lab.report.tuning.data import Champion
 from lab.runs.compare import compare
@@ -139,17 +135,6 @@ def test_the_best_five_and_the_worst_are_in_the_table(console, make):
     assert "/ baseline" in head
     assert f"{ranked[0].measurement.ratio_to_baseline:.3f}" in rows[0]
     assert str(ranked[0].build.resources.registers) in rows[0].split()
-
-
-def test_an_inspection_names_the_roles_of_warps(console):
-    text = """.version 8.0\n.target sm_90a\n.entry k() { .reg .pred %p; @%p bra C;
-        setmaxnreg.dec.sync.aligned.u32 40; cp.async.ca.shared.global [%r1], [%rd1], 16; ret;
-        C: wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {}, %rd2, %rd3, 1, 1, 1, 0, 0; ret; }"""
-    listing = InspectedListing("ptx", text, module_mix(read_ptx(text)))
-    print_inspection(console, Inspection("k.ptx", None, (listing,)), hot_only=True)
-    lines = [line.strip() for line in printed(console).splitlines()]
-    assert "producer: 40 registers from line 4 on" in lines
-    assert "consumer: the registers of the launch from line 5 on" in lines
 
 
 def test_the_table_shows_registers_by_role(console, make):
@@ -316,6 +301,16 @@ def test_a_race_is_printed_with_both_sides_and_their_source_lines(console):
     assert "PTX line 24 (k.cu:9, called at k.cu:50): block (0, 0, 0) thread (40, 0, 0) (warp 1) unordered" in text
     assert "other side: write by thread (1, 0, 0) (warp 0) of block (3, 0, 0), PTX line 20 (k.cu:7)" in text
     assert "f32[8]: 1 2" in text
+
+
+def test_an_unfinished_launch_names_the_option_and_what_machine_code_met(console):
+    unfinished = Finding("unfinished", 9, "bra L", None, (0, 0, 0), (0, 0, 0), None, "still running after 60 s")
+    reason = "an access or instruction at fault"
+    print_emulation(console, Emulation("k", None, (), (), (unfinished,), 1, not_compiled=reason))
+    text = printed(console)
+    assert "unfinished: PTX line 9: block (0, 0, 0) thread (0, 0, 0) still running after 60 s bra L" in text
+    assert "note: --limit SECONDS sets the time limit" in text
+    assert f"note: before, the launch ran as machine code up to: {reason}" in text
 
 
 def test_the_winners_of_a_tuning_run_are_named_with_the_kind_of_their_figures(console, tmp_path):

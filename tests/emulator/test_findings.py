@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from small_ptx import kernel
 
+from lab.emulator import findings as findings_module
+from lab.emulator.api import launch
 from lab.emulator.batch import make_batch
 from lab.emulator.findings import BatchFindings, Findings, OtherSide, source_name
 from lab.emulator.program import Program
@@ -74,3 +76,17 @@ def test_elements():
     assert found.element("shared", "shared memory", 72, 2) == "rest[4] of dynamic rest[], elements of 2 bytes"
     assert found.element("global", "args[1] (y)", 20, 4) == "args[1] (y)[5], elements of 4 bytes"
     assert not found.element("local", "local memory", 0, 4)
+
+
+@pytest.mark.parametrize("access", ["ld.global.u32 %r2, [%rd3];", "st.global.u32 [%rd3], 7;"])
+def test_a_loop_that_has_left_its_array_is_stopped(monkeypatch, access):
+    """Its trip count is 2^32 + 1, as where a 32-bit bound was taken for a 64-bit one."""
+    monkeypatch.setattr(findings_module, "MOST_REPEATS", 50)
+    body = f"""ld.param.u64 %rd1, [out]; mov.u64 %rd2, 0;
+        L: shl.b64 %rd3, %rd2, 2; add.u64 %rd3, %rd3, %rd1; {access}
+        add.u64 %rd2, %rd2, 1; setp.lt.u64 %p1, %rd2, 4294967297; @%p1 bra L;"""
+    emulation = launch(kernel(body, ["out"]), "k", 1, 32, [np.zeros(32, np.uint32)], max_steps=100_000)
+    (finding,) = emulation.findings
+    assert (finding.kind, finding.count) == ("out-of-bounds", 51 * 32)
+    assert emulation.steps < 1000
+    assert "was at fault more than" in emulation.notes[-1]

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import time
+
 import networkx as nx
 import pytest
+from flow_graphs import dominates, graphs
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from lab.isa.cfg import ROOT, Block, ControlFlow, control_flow
-from lab.isa.loops import hot_loop, immediate_dominators, loop_instructions, natural_loops
+from lab.isa.cfg import ROOT, ControlFlow, control_flow
+from lab.isa.loops import hot_loop, natural_loops, own_instructions
 from lab.isa.mix import kernel_mix
 from lab.isa.ptx.module import read_ptx
 
@@ -35,43 +37,6 @@ def hot(body: str) -> str | None:
     return found.label if found else None
 
 
-@st.composite
-def graphs(draw: st.DrawFn) -> ControlFlow:
-    """Any graph whose blocks can all be reached from the root."""
-    count = draw(st.integers(1, 9))
-    nodes = st.integers(0, count - 1)
-    graph = nx.DiGraph()
-    graph.add_nodes_from([ROOT, *range(count)])
-    graph.add_edge(ROOT, 0)
-    for node in range(1, count):
-        graph.add_edge(draw(st.integers(-1, node - 1)), node)
-    graph.add_edges_from(draw(st.lists(st.tuples(nodes, nodes), max_size=18)))
-    return ControlFlow(tuple(Block(index, index, index + 1) for index in range(count)), graph)
-
-
-def reachable_without(graph: nx.DiGraph, removed: int) -> set[int]:
-    if removed == ROOT:
-        return set()
-    return set(nx.descendants(graph.subgraph(set(graph) - {removed}), ROOT)) | {ROOT}
-
-
-def dominates(graph: nx.DiGraph, a: int, b: int) -> bool:
-    """By definition: without a, the root does not reach b."""
-    return a == b or b not in reachable_without(graph, a)
-
-
-@settings(max_examples=150)
-@given(graphs())
-def test_dominators_against_their_definition(flow: ControlFlow) -> None:
-    found = immediate_dominators(flow)
-    for block in flow.graph:
-        expected = {other for other in flow.graph if dominates(flow.graph, other, block)}
-        chain = {block}
-        while ROOT not in chain:
-            chain |= {found[one] for one in chain}
-        assert chain == expected
-
-
 @settings(max_examples=150)
 @given(graphs())
 def test_loops_against_their_definition(flow: ControlFlow) -> None:
@@ -83,13 +48,18 @@ def test_loops_against_their_definition(flow: ControlFlow) -> None:
             reaching = {tail} | set(nx.ancestors(inside, tail)) if tail != head else set()
             bodies.setdefault(head, {head}).update(reaching)
     found = natural_loops(flow)
-    assert {one.header: set(one.blocks) for one in found} == bodies
+    whole = [set(one.blocks) for one in found]
+    for position, one in reversed(list(enumerate(found))):
+        if one.parent is not None:
+            assert whole[one.parent].isdisjoint(whole[position])
+            whole[one.parent] |= whole[position]
+    assert {one.header: whole[position] for position, one in enumerate(found)} == bodies
     for position, one in enumerate(found):
-        around = [other for other in found if other.header != one.header and one.header in other.blocks]
+        around = [other for other in found if other.header != one.header and one.header in bodies[other.header]]
         assert one.depth == len(around) + 1
         if one.parent is not None:
             assert one.parent < position
-            assert found[one.parent] == min(around, key=lambda other: len(other.blocks))
+            assert found[one.parent] == min(around, key=lambda other: len(bodies[other.header]))
 
 
 def test_nested_loops_come_outermost_first() -> None:
@@ -106,7 +76,7 @@ def test_body_that_stands_in_two_places() -> None:
     (found,) = kernel_mix("ptx", function(body)).loops
     assert found.counts.instructions == 4
     one = control_flow(function(body))
-    assert len(loop_instructions(function(body), one, natural_loops(one)[0])) == 4
+    assert len(own_instructions(function(body), one, natural_loops(one)[0])) == 4
 
 
 def test_irreducible_region_is_no_loop_and_no_crash() -> None:
@@ -154,3 +124,18 @@ def test_a_long_epilogue_is_not_hotter_than_the_wgmma_inside() -> None:
     wgmma = "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {f}, d, d, p, 1, 1, 0, 0; "
     assert hot(loop("A", EX2 * 200 + loop("B", wgmma))) == "B"
     assert hot(loop("A", EX2 * 200 + loop("B", wgmma.replace("n256", "n8")))) == "A"
+
+
+def test_loops_nested_thousands_deep_take_linear_time():
+    """Each counts the loops inside it; the innermost one is hot, although 8^2000 is not a float."""
+    count = 2000
+    heads = "".join(f"L{level}: {ADD}\n" for level in range(count))
+    tails = "".join(f"@p bra L{level};\n" for level in reversed(range(count)))
+    one = function(heads + tails)
+    begun = time.process_time()
+    mix = kernel_mix("ptx", one)
+    assert time.process_time() - begun < 2
+    assert [found.depth for found in mix.loops] == list(range(1, count + 1))
+    assert [found.counts.instructions for found in mix.loops] == list(range(2 * count, 0, -2))
+    assert mix.hot_loop is not None
+    assert mix.hot_loop.label == f"L{count - 1}"

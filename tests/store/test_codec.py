@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gc
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from pydantic import ValidationError
 
 from lab.emulator.results import Finding
 from lab.measured.metrics import DeclaredFigure, DeclaredRate
-from lab.store.codec import RUN, VARIANT, record_to_json, record_to_text, uncollected
+from lab.store.codec import RUN, VARIANT, record_to_json, record_to_text
 from lab.store.model import (
     Condition,
     EmulationRecord,
@@ -105,18 +104,6 @@ def test_infinity_is_told_from_nothing() -> None:
     text = record_to_text(record)
     assert json.loads(text)["accesses"] == {"global.load": "Infinity"}
     assert VARIANT.validate_json(text) == record
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_the_collector_is_left_as_it_was(enabled: bool) -> None:
-    before = gc.isenabled()
-    try:
-        (gc.enable if enabled else gc.disable)()
-        with uncollected():
-            assert not gc.isenabled()
-        assert gc.isenabled() == enabled
-    finally:
-        (gc.enable if before else gc.disable)()
 
 
 def test_declared_metrics_come_back_and_older_records_have_none(make):

@@ -25,16 +25,23 @@ MOST_FAILURES: Final = 5
 class ProgressLines:
     """Prints lines while the context is open."""
 
-    def __init__(self, console: Console, account: Account, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        console: Console,
+        account: Account,
+        clock: Callable[[], float] = time.monotonic,
+        first_s: float = EVERY_S,
+    ) -> None:
         """Print on a console what an account knows.
 
         Args:
             console: Where to.
             account: What is known.
             clock: Seconds on a clock that nobody can set.
+            first_s: Seconds until the first line.
         """
         self._console, self._account, self._clock = console, account, clock
-        self._next = clock() + EVERY_S
+        self._next = clock() + first_s
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name="progress lines", daemon=True)
 

@@ -6,7 +6,7 @@ import ctypes
 import math
 import os
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from lab.emulator.compiled.kernel_code import KernelCode
 from lab.emulator.compiled.shadows import MANY, MOST_THREADS, WRITTEN, Cells32, Watched, meet
 from lab.emulator.compiled.warp_code import COPY, GLOBAL_ATOMIC
 from lab.emulator.memory.memory import FIRST_BUFFER, PARAM_SEGMENT, AddressSpace, Region
+from lab.emulator.monitor import COMPILED_SHARE, LaunchMonitor
 from lab.emulator.operations.floating import SPECIAL_FUNCTIONS
 from lab.emulator.program import Program
 from lab.emulator.results import MemoryCount
@@ -34,6 +35,9 @@ ROUNDS = 1 << 27
 """Back-edges that a warp may take from one barrier to the next: a second or so. More of them may be a wait for another
 warp, which never comes here, so the interpreter takes over."""
 
+_LOOK_S = 0.1
+"""Seconds from one look at the time limit to the next."""
+
 _ALIGNMENT = 256
 _CHUNKS = 8  # of blocks for each core: even where blocks differ
 SUSPICIOUS = "something that may be a race or a read of unwritten memory"
@@ -41,6 +45,7 @@ _REASONS = {
     layout.FAULT: "an access or instruction at fault",
     layout.PARTED: "lanes that wait for others of their warp in vain",
     layout.SPINS: "a loop that may wait for another warp",
+    layout.STOPPED: "not finished in time",
 }
 
 
@@ -90,6 +95,7 @@ def execute(
     *,
     written: Collection[Region] = (),
     threads: int | None = None,
+    monitor: LaunchMonitor | None = None,
 ) -> int:
     """Run a launch; return its steps: instructions, each for one warp, where they are counted, else 0.
 
@@ -100,6 +106,7 @@ def execute(
         counters: Where counts go, or None.
         written: The buffers that the kernel may write, as far as they are watched.
         threads: Cores to use; None for all.
+        monitor: The time limit; None for none.
 
     Raises:
         NotCompiled: the launch is one for the interpreter. Its memory is then anything.
@@ -108,11 +115,15 @@ def execute(
     threads_in_grid = math.prod(geometry.grid) * geometry.warps * LANES
     if watched is not None and threads_in_grid > MOST_THREADS:
         raise NotCompiled("more threads than a watched launch can tell apart")
+    if monitor is not None:
+        monitor.hand_over("compiling to machine code")
     made = maker.make()
+    if monitor is not None:
+        monitor.hand_over("machine code")
     code = made.code
     count = 1 if code.ordered else max(1, min(threads or cores(), geometry.blocks))
     workers = [_Worker(code, space, geometry, watched, written) for _ in range(count)]
-    status = _run(made.native.run, workers, geometry)
+    status = _run(made.native.run, workers, geometry, monitor)
     suspicious = any(worker.suspects for worker in workers) or (not status and _meet(workers))
     if status or suspicious:
         raise NotCompiled(SUSPICIOUS if suspicious else _REASONS.get(status, f"status {status}"))
@@ -279,8 +290,13 @@ def _table(space: AddressSpace, cells: Mapping[int, Cells32]) -> NDArray[np.int6
     return table
 
 
-def _run(run: Any, workers: list[_Worker], geometry: Geometry) -> int:  # noqa: ANN401  a foreign function
-    """Let workers take blocks until all are done, or one fails; return the first result that is not 0."""
+def _run(
+    run: Any,  # noqa: ANN401  a foreign function
+    workers: list[_Worker],
+    geometry: Geometry,
+    monitor: LaunchMonitor | None,
+) -> int:
+    """Let workers take blocks until all are done, one fails or the time is over; return the first result not 0."""
     blocks = geometry.blocks
     chunk = max(1, -(-blocks // (len(workers) * _CHUNKS)))
     spans = [(first, min(first + chunk, blocks)) for first in range(0, blocks, chunk)]
@@ -288,6 +304,10 @@ def _run(run: Any, workers: list[_Worker], geometry: Geometry) -> int:  # noqa: 
         spans = [(number, number + 1) for number in geometry.chosen.tolist()]
     waiting = iter(spans)
     lock, results = threading.Lock(), [0] * len(workers)
+
+    def stop() -> None:
+        for worker in workers:
+            worker.stop[0] = 1
 
     def work(number: int) -> None:
         worker = workers[number]
@@ -299,17 +319,32 @@ def _run(run: Any, workers: list[_Worker], geometry: Geometry) -> int:  # noqa: 
             result = run(worker.context.ctypes.data, *span)
             if result:
                 results[number] = result
-                for other in workers:
-                    other.stop[0] = 1
+                stop()
                 return
+            if monitor is not None:
+                with lock:
+                    monitor.finished += span[1] - span[0]
 
-    helpers = [threading.Thread(target=work, args=(number,)) for number in range(1, len(workers))]
-    for helper in helpers:
-        helper.start()
-    work(0)
-    for helper in helpers:
-        helper.join()
-    return next((result for result in results if result), 0)
+    _wait([threading.Thread(target=work, args=(number,)) for number in range(len(workers))], stop, monitor)
+    failures = [result for result in results if result]
+    return next((result for result in failures if result != layout.STOPPED), max(failures, default=0))
+
+
+def _wait(helpers: list[threading.Thread], stop: Callable[[], None], monitor: LaunchMonitor | None) -> None:
+    """Let threads work until they end, and stop them at the time limit and at Ctrl-C."""
+    try:
+        for helper in helpers:
+            helper.start()
+        for helper in helpers:
+            while helper.is_alive():
+                helper.join(_LOOK_S)
+                if monitor is not None and monitor.expired(COMPILED_SHARE):
+                    stop()
+    finally:
+        stop()
+        for helper in helpers:
+            if helper.ident is not None:
+                helper.join()
 
 
 def _collect(program: Program, code: KernelCode, workers: list[_Worker], counters: Counters) -> int:

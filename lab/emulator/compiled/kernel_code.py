@@ -355,11 +355,8 @@ entry:{fields}
   br label %block
 block:
   %b = phi i64 [ %first, %entry ], [ %b1, %{watch.ended} ]
-  %halted = load volatile i64, ptr %stop, align 8
-  %go = icmp eq i64 %halted, 0
   %some = icmp ult i64 %b, %last
-  %on = and i1 %go, %some
-  br i1 %on, label %begin, label %out
+  br i1 %some, label %begin, label %out
 begin:
   %x = urem i64 %b, %nctaid_x
   %yq = udiv i64 %b, %nctaid_x
@@ -386,7 +383,9 @@ init:
   %w_more = icmp ult i64 %w1, %warps
   br i1 %w_more, label %init, label %phase
 phase:
-  br label %warp
+  %halted = load volatile i64, ptr %stop, align 8
+  %go = icmp eq i64 %halted, 0
+  br i1 %go, label %warp, label %stopped
 warp:
   %v = phi i64 [ 0, %phase ], [ %v1, %skip ]
   %waits = phi i64 [ 0, %phase ], [ %waits1, %skip ]
@@ -447,5 +446,7 @@ finished:{watch.finish.replace("@STATE@", str(warp.state_bytes))}
   br label %block
 out:
   ret i32 0
+stopped:
+  ret i32 {layout.STOPPED}
 }}
 """

@@ -30,6 +30,10 @@ REGISTERS = 256
 NOWHERE = 0x7FFFFFFF
 """A rank after every block."""
 
-ENDED, WAITS, FAULT, PARTED, SPINS = range(5)
+ENDED, WAITS, FAULT, PARTED, SPINS, STOPPED = range(6)
 """What the code of a warp returns: all lanes have ended, or wait at a barrier; an access or an instruction at which the
-interpreter must tell what is wrong; lanes that wait for others in vain; more rounds of loops than a launch may take."""
+interpreter must tell what is wrong; lanes that wait for others in vain; more rounds of loops than a launch may take;
+`stop` was set."""
+
+ROUNDS_BETWEEN_LOOKS = 1 << 16
+"""Back-edges from one look at `stop` to the next, a power of two. Some milliseconds."""

@@ -178,6 +178,7 @@ class WarpCode:
             "callback",
             "copied",
             "local_written",
+            "stop",
         ):
             code.do(f"%{name}_at = getelementptr i8, ptr %context, i64 {layout.CONTEXT[name]}")
             code.do(f"%{name} = load ptr, ptr %{name}_at, align 8")
@@ -190,7 +191,12 @@ class WarpCode:
         self._write_dispatch()
         for block in self._decoder.blocks:
             self._write_block(block)
-        for name, value in (("fault", layout.FAULT), ("parted", layout.PARTED), ("spins", layout.SPINS)):
+        for name, value in (
+            ("fault", layout.FAULT),
+            ("parted", layout.PARTED),
+            ("spins", layout.SPINS),
+            ("stopped", layout.STOPPED),
+        ):
             code.label(name)
             code.do(f"ret i32 {value}")
         code.label("suspect")
@@ -1005,8 +1011,14 @@ class WarpCode:
         if rank <= ranks[self._block.index]:
             left = code.op(f"sub i64 {code.op('load i64, ptr %fuel, align 8')}, 1")
             code.do(f"store i64 {left}, ptr %fuel, align 8")
-            on = code.fresh("on")
-            code.do(f"br i1 {code.op(f'icmp slt i64 {left}, 0')}, label %spins, label %{on}")
+            look, unspent, on = code.fresh("look"), code.fresh("unspent"), code.fresh("on")
+            since = code.op(f"and i64 {left}, {layout.ROUNDS_BETWEEN_LOOKS - 1}")
+            code.do(f"br i1 {code.op(f'icmp eq i64 {since}, 0')}, label %{look}, label %{on}")
+            code.label(look)
+            code.do(f"br i1 {code.op(f'icmp sle i64 {left}, 0')}, label %spins, label %{unspent}")
+            code.label(unspent)
+            halted = code.op("load volatile i64, ptr %stop, align 8")
+            code.do(f"br i1 {code.op(f'icmp eq i64 {halted}, 0')}, label %{on}, label %stopped")
             code.label(on)
         others = code.op("load i32, ptr %others")
         wait = code.fresh("queue")

@@ -9,10 +9,11 @@ function's first nested scope becomes ``p$1``, and ``%r<3>`` becomes ``%r$1$<3>`
 
 from __future__ import annotations
 
-import gc
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
+from lab.base.collecting import uncollected
 from lab.isa.model import Function, Module, Variable
 from lab.isa.ptx.body import BodyReader
 from lab.isa.ptx.text import IDENTIFIER, Cursor, OperandReader, PtxText
@@ -35,7 +36,7 @@ _OPEN = re.compile(r"\s*+\{", re.ASCII)
 _THREE_DIMENSIONS = {"maxntid", "reqntid", "reqnctapercluster"}
 
 
-def read_ptx(text: str, file: str = "<ptx>") -> Module:
+def read_ptx(text: str, file: str = "<ptx>", watch: Callable[[Callable[[], int]], None] | None = None) -> Module:
     """Read a PTX module.
 
     Functions that are only declared (``.extern .func``) are omitted.
@@ -43,18 +44,16 @@ def read_ptx(text: str, file: str = "<ptx>") -> Module:
     Args:
         text: The listing.
         file: Its name, for messages.
+        watch: Gets a function that returns the line that is read. Any thread may call it.
 
     Raises:
         ReaderError: The text is not PTX or is cut off, or a statement cannot be read.
     """
-    # Nothing that is made here refers back to what made it, and looking for that takes a fifth of the time.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        return _ModuleReader(PtxText(text, file)).read()
-    finally:
-        if collecting:
-            gc.enable()
+    with uncollected():
+        reader = _ModuleReader(PtxText(text, file))
+        if watch is not None:
+            watch(reader.line)
+        return reader.read()
 
 
 class _ModuleReader:
@@ -68,6 +67,9 @@ class _ModuleReader:
         self._functions: list[Function] = []
         # Line tables follow the code that refers to them.
         self._files = {int(match[1]): match[2] for match in _FILES.finditer(source.text)}
+
+    def line(self) -> int:
+        return self._cursor.source.line(self._cursor.position)
 
     def read(self) -> Module:
         cursor = self._cursor

@@ -1,0 +1,102 @@
+"""What `lab inspect` prints: listings with the hot loop marked, and the instruction mix of their kernels.
+
+All of it is written as plain lines: rich takes a minute to lay out 50,000 kernels or 10^5 loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.syntax import Syntax
+
+from lab.cli.terminal import columns, rule, write
+
+if TYPE_CHECKING:  # they take seconds to import
+    from lab.cli.inspect import InspectedListing, Inspection
+    from lab.isa.mix import Counts, KernelMix
+    from lab.isa.model import Isa
+    from lab.isa.roles import WarpRole
+
+_HOT: Final = "▌"
+_LOOPS: Final = (
+    "loop",
+    "depth",
+    "instructions",
+    "fma : ld.shared",
+    "FMA\nshare",
+    "fma/(fma +\nld.shared)",
+    "live\nregs",
+)
+_DEEPEST: Final = 16
+"""Depth from which on the name of a loop is not indented further."""
+
+
+def print_inspection(console: Console, inspection: Inspection, *, hot_only: bool) -> None:
+    """Print the source, the listings with the hot loop marked, and the instruction mix."""
+    rule(console, inspection.title)
+    if inspection.source and not hot_only:
+        if console.is_terminal:
+            console.print(Syntax(inspection.source, "cuda", line_numbers=True, background_color="default"))
+        else:  # rich would pad every line to the width
+            lines = enumerate(inspection.source.splitlines(), 1)
+            write(console, [("".join(f"{number:4} {line}\n" for number, line in lines), "")])
+    for listing in inspection.listings:
+        rule(console, listing.isa.upper())
+        write(console, _marked(listing, hot_only=hot_only))
+    for listing in inspection.listings:
+        write(console, (part for kernel in listing.kernels for part in _kernel(listing.isa, kernel)))
+
+
+def _marked(listing: InspectedListing, *, hot_only: bool) -> Iterator[tuple[str, str]]:
+    hot = {line for kernel in listing.kernels if kernel.hot_loop for line in kernel.hot_loop.numbers}
+    for is_hot, lines in groupby(enumerate(listing.text.splitlines(), 1), lambda line: line[0] in hot):
+        mark = _HOT if is_hot else " "
+        if is_hot or not hot_only:
+            yield "".join(f"{number:6} {mark} {line}\n" for number, line in lines), "bold yellow" if is_hot else ""
+
+
+def _kernel(isa: Isa, kernel: KernelMix) -> Iterator[tuple[str, str]]:
+    """Return the mix of a kernel as texts with their styles."""
+    yield f"\n── {isa.upper()} of {kernel.name} ──\n", "bold"
+    yield f"loops\n{_loops(kernel)}", ""
+    yield "".join(f"{_role(role)}\n" for role in kernel.roles), ""
+    yield f"instructions by class\n{_classes(kernel)}", ""
+
+
+def _loops(kernel: KernelMix) -> str:
+    rows = [
+        (
+            f"{_HOT if loop.hot else ' '} {'  ' * min(loop.depth - 1, _DEEPEST)}{loop.label}",
+            str(loop.depth),
+            str(loop.counts.instructions),
+            *_figures(loop.counts),
+            "" if loop.live_registers is None else str(loop.live_registers),
+        )
+        for loop in kernel.loops
+    ]
+    live = "" if kernel.live_registers is None else str(kernel.live_registers)
+    whole = ("  whole kernel", "0", str(kernel.counts.instructions), *_figures(kernel.counts), live)
+    return columns(_LOOPS, [*rows, whole])
+
+
+def _role(role: WarpRole) -> str:
+    count = "the registers of the launch" if role.registers is None else f"{role.registers} registers"
+    return f"{role.role}: {count} from line {role.line} on"
+
+
+def _figures(counts: Counts) -> tuple[str, str, str]:
+    ratio = f"{counts.fma} : {counts.ld_shared}"
+    if counts.fma_per_ld_shared is not None:
+        ratio += f" = {counts.fma_per_ld_shared:.2f}"
+    share, both = counts.fma_share, counts.fma_over_fma_plus_ld_shared
+    return ratio, "" if share is None else f"{share:.1%}", "" if both is None else f"{both:.3f}"
+
+
+def _classes(kernel: KernelMix) -> str:
+    hot = kernel.hot_loop
+    by_class = sorted(kernel.counts.by_class.items(), key=lambda item: -item[1])
+    rows = [(name, str(hot.counts.by_class.get(name, 0)) if hot else "", str(count)) for name, count in by_class]
+    return columns(("class", "hot loop", "kernel"), rows)

@@ -1,0 +1,69 @@
+"""Progress of a command that works on one file: on a terminal a board, elsewhere lines, both only after a while."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from rich.console import Console
+from rich.live import Live
+
+from lab.cli.live.account import Account
+from lab.cli.live.board import Board
+from lab.cli.live.lines import ProgressLines
+from lab.cli.live.snapshot import Snapshot, Stage
+
+QUIET_S: Final = 2.0
+"""Seconds in which a command says nothing of its progress."""
+
+
+class WorkAccount(Account):
+    """Keeps account of a command whose work is not told piece by piece: it is asked how far it is."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Start with nothing known.
+
+        Args:
+            clock: Seconds on a clock that nobody can set.
+        """
+        super().__init__(clock)
+        self._look: Callable[[], Sequence[Stage]] = tuple
+        self._begin("", "", "", ())
+
+    def follow(self, look: Callable[[], Sequence[Stage]]) -> None:
+        """Take another part of the work, by what returns how far it is."""
+        self._look = look
+
+    def snapshot(self, after: int | None = None) -> Snapshot:
+        """Return what is known now. Arguments as in `Account.snapshot`."""
+        stages = {stage.name: stage for stage in self._look()}
+        with self._lock:
+            self._stages = stages
+        return super().snapshot(after)
+
+
+@contextmanager
+def work_progress(console: Console) -> Iterator[WorkAccount]:
+    """Show how far a command is, once it has taken `QUIET_S`.
+
+    Args:
+        console: Where to, which should be on stderr.
+    """
+    account = WorkAccount()
+    if not console.is_interactive:
+        with ProgressLines(console, account, first_s=QUIET_S):
+            yield account
+        return
+    live = Live(Board(account), console=console, refresh_per_second=5, transient=True)
+    timer = threading.Timer(QUIET_S, live.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield account
+    finally:
+        timer.cancel()
+        timer.join()
+        live.stop()

@@ -1,0 +1,96 @@
+"""Listings and instruction mixes that `lab inspect` prints."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+from rich.console import Console
+
+from lab.cli.inspect import InspectedListing, Inspection
+from lab.cli.listing import print_inspection
+from lab.isa.mix import module_mix
+from lab.isa.ptx.module import read_ptx
+
+HEADER = ".version 8.0\n.target sm_90a\n"
+
+
+def printed(text, *, hot_only=False, **terminal):
+    file = io.StringIO()
+    console = Console(file=file, width=80, **terminal)
+    listing = InspectedListing("ptx", text, module_mix(read_ptx(text)))
+    print_inspection(console, Inspection("k.ptx", None, (listing,)), hot_only=hot_only)
+    return file.getvalue()
+
+
+def loops(count, kernel="k"):
+    body = "".join(f"L{number}: add.u32 %r1, %r1, 1;\n@%p1 bra L{number};\n" for number in range(count))
+    return f".entry {kernel}() {{\n.reg .b32 %r1; .reg .pred %p1;\n{body}ret;\n}}\n"
+
+
+def test_an_inspection_names_the_roles_of_warps():
+    text = """.version 8.0\n.target sm_90a\n.entry k() { .reg .pred %p; @%p bra C;
+        setmaxnreg.dec.sync.aligned.u32 40; cp.async.ca.shared.global [%r1], [%rd1], 16; ret;
+        C: wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {}, %rd2, %rd3, 1, 1, 1, 0, 0; ret; }"""
+    lines = printed(text, hot_only=True).splitlines()
+    assert "producer: 40 registers from line 4 on" in lines
+    assert "consumer: the registers of the launch from line 5 on" in lines
+
+
+def test_the_hot_loop_is_marked_and_the_mix_aligned():
+    assert printed(HEADER + loops(1)).splitlines() == [
+        "── k.ptx ──",
+        "── PTX ──",
+        "     1   .version 8.0",
+        "     2   .target sm_90a",
+        "     3   .entry k() {",
+        "     4   .reg .b32 %r1; .reg .pred %p1;",
+        "     5 ▌ L0: add.u32 %r1, %r1, 1;",
+        "     6 ▌ @%p1 bra L0;",
+        "     7   ret;",
+        "     8   }",
+        "",
+        "── PTX of k ──",
+        "loops",
+        "                                                        FMA  fma/(fma +  live",
+        "loop            depth  instructions  fma : ld.shared  share  ld.shared)  regs",
+        "▌ L0                1             2            0 : 0   0.0%",
+        "  whole kernel      0             3            0 : 0   0.0%",
+        "instructions by class",
+        "class    hot loop  kernel",
+        "branch          1       2",
+        "integer         1       1",
+    ]
+
+
+def test_only_the_hot_loop():
+    lines = printed(HEADER + loops(2), hot_only=True).splitlines()
+    assert [line for line in lines if line[:6].strip().isdecimal()] == [
+        "     5 ▌ L0: add.u32 %r1, %r1, 1;",
+        "     6 ▌ @%p1 bra L0;",
+    ]
+
+
+def test_a_terminal_sees_the_hot_loop_in_colour():
+    text = printed(HEADER + loops(1), force_terminal=True, color_system="standard")
+    assert "\x1b[1;33m     5 ▌ L0: add.u32 %r1, %r1, 1;\n     6 ▌ @%p1 bra L0;\n\x1b[0m" in text
+    assert "\x1b[" not in printed(HEADER + loops(1), force_terminal=True, color_system=None).split("PTX of k")[1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [HEADER + loops(1000), HEADER + "".join(loops(1, f"k{number}") for number in range(400))],
+    ids=["loops", "kernels"],
+)
+def test_many_loops_and_kernels_are_printed_at_once(text):
+    """In seconds for 10^5 loops or 50,000 kernels; a table of rich's for each took minutes."""
+    listing = InspectedListing("ptx", text, module_mix(read_ptx(text)))
+    file = io.StringIO()
+    console = Console(file=file, width=80)
+    begun = time.process_time()
+    print_inspection(console, Inspection("k.ptx", None, (listing,)), hot_only=False)
+    assert time.process_time() - begun < 0.3
+    written = file.getvalue()
+    assert written.count("▌ L0 ") == len(listing.kernels)
+    assert written.count("whole kernel") == len(listing.kernels)
