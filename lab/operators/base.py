@@ -292,7 +292,7 @@ class Operator(ABC, Generic[P]):
         """Take one variant's outputs for what the others must hold.
 
         Raises:
-            StandInMismatchError: The variant's outputs have another size than this problem's.
+            StandInMismatchError: The variant's outputs have another size or type than this problem's.
             UserError: The operator has a reference of its own.
         """
         raise UserError("the operator has a reference of its own", key="operator", found=self.name)

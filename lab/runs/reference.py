@@ -68,6 +68,6 @@ def note_of(reference: ReferenceVariant | None) -> str:
         return "No reference is given, and no variant compiles: no output was checked."
     title = f"{reference.planned.point.kernel.name} {reference.planned.label}".strip()
     return (
-        f"No reference is given. The outputs of the first variant, {title}, stand in for it: variants that agree with "
-        "it may all be wrong."
+        f"No reference is given. The outputs of the first variant, {title}, stand in for it, unless it has faults of "
+        "its own: variants that agree with it may all be wrong."
     )

@@ -194,7 +194,7 @@ def emulate(task: EmulationTask, ptx: str) -> EmulationRecord:
     lenient = replace(task, excused=how.excused)
     sample, suspicions = _sampled(lenient, ptx, counts) if right else (None, ())
     grown = _growth(lenient, ptx, steps) if right and sample is None and _is_quick(counts) else _Grown()
-    doubts = (*unknown, *computed.doubts(problem, inputs, memory.outputs), *task.not_shown) if right else ()
+    doubts = (*computed.doubts(problem, inputs, memory.outputs), *unknown, *task.not_shown) if right else ()
     outcome = FullSizeOutcome()
     if right:
         warps = sum(one.warps for one in counts)

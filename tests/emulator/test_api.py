@@ -312,3 +312,10 @@ def test_one_array_passed_twice_is_no_read_only_memory():
     assert launch(ptx, "k", 1, 64, [one, np.zeros(64, np.uint32)], engine="compiled").engine == "compiled"
     emulation = launch(ptx, "k", 1, 64, [one, one], engine="compiled")
     assert [finding.kind for finding in emulation.findings] == ["global-race"]
+
+
+def test_an_offset_before_a_buffer_is_that_buffers_own():
+    body = "ld.param.u64 %rd0, [q]; ld.global.u32 %r0, [%rd0+-8]; ld.param.u64 %rd1, [p]; st.global.u32 [%rd1], %r0;"
+    args = [Buffer(np.zeros(4, np.uint32), name="p"), Buffer(np.zeros(4, np.uint32), name="q")]
+    (found,) = launch(kernel(body, ["p", "q"]), "k", 1, 1, args).findings
+    assert "offset -8 of q (16 bytes)" in found.detail

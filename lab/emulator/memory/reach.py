@@ -156,6 +156,13 @@ class AddressChecker:
             return region
         return region if region.space in (space, "global") or (space == "global" and region.space == "const") else None
 
+    def _nearest(self, region: Region, offset: int, name: str) -> str:
+        """Name an offset that is out of bounds: of the next buffer where it lies shortly before that one."""
+        following = self._space.regions.get((region.base >> SEGMENT_SHIFT) + 1) if region.space == "global" else None
+        if following is not None and following.space == "global" and offset > _WITHIN // 2:
+            region, offset, name = following, offset - int(_WITHIN) - 1, following.name
+        return f"{offset} of {name} ({region.size} bytes)"
+
     def _bad(self, attempt: Attempt, region: Region, part: Lanes, offsets: Addresses, *, name: str = "") -> Mask | None:
         """Note what is out of bounds or misaligned; return which offsets are, or None where none is.
 
@@ -167,7 +174,7 @@ class AddressChecker:
         if limit < 0 or int(offsets.view(np.uint64).max()) > limit:
             bad = (offsets < 0) | (offsets > limit)
             at = np.flatnonzero(bad)
-            detail = f"{what} {int(offsets[at[0]])} of {name} ({region.size} bytes)"
+            detail = f"{what} {self._nearest(region, int(offsets[at[0]]), name)}"
             self._find("out-of-bounds", attempt, part.take(at).indices(), detail)
         place = self.extents.get(attempt.position)
         if place is not None and region.space == place.space:

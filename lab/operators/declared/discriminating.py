@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeGuard
 
 import numpy as np
@@ -33,6 +34,7 @@ from lab.operators.declared.elements import ElementKind, ElementType
 from lab.operators.declared.files import is_file
 from lab.operators.declared.inputs import ArgumentPlan, inputs
 from lab.operators.declared.modulo import keeps_modulo
+from lab.operators.declared.signatures import signature_in
 from lab.operators.declared.specification import Argument
 
 _WORD: Final = 32
@@ -100,7 +102,8 @@ def other_problems(
     """Return what to change in the emulated problem, once for each problem to execute besides it.
 
     A size grows by what divides both the emulated and the real one, so that it stays a multiple of the same tiles.
-    Those that a reference ends a slice at stay: past the end of an array, a slice is shorter without a word.
+    Those that a reference ends a slice at stay: past the end of an array, a slice is shorter without a word. So do
+    those that a function neither asks for nor sees in the shapes of arrays.
 
     Args:
         declaration: The arguments and references.
@@ -114,11 +117,12 @@ def other_problems(
         if name in taken and taken[name].element.kind is ElementKind.FLOAT and value in _NEUTRAL
     }
     found: list[Mapping[str, Scalar]] = [floats] if floats else []
-    if declaration.references and not declaration.function:
+    if declaration.references or declaration.function:
         ends, scaled = set(_ends_of_slices(declaration)), set(_strides(declaration))
+        seen = _seen_by_function(declaration) if declaration.function else taken.keys()
         for name, size in small.items():
             largest = real.get(name)
-            if not _is_size(size) or not _is_size(largest) or name not in taken or name in ends:
+            if not _is_size(size) or not _is_size(largest) or name not in taken or name in ends or name not in seen:
                 continue
             if size == largest == 1:
                 found += [{name: 2}] if name in scaled else []
@@ -141,6 +145,19 @@ def _parts(declaration: Declaration) -> Iterator[syntax.Part]:
     for _, text in declaration.references:
         if not is_file(text):
             yield from syntax.walk(parser.parse(text))
+
+
+def _seen_by_function(declaration: Declaration) -> set[str]:
+    """Return the names that a reference function asks for, and those in the shapes of arrays."""
+    path, _, function = declaration.function.rpartition(":")
+    asked = signature_in(Path(declaration.folder) / path, function)
+    extents = {
+        name
+        for one in declaration.arguments
+        for extent in one.shape or ()
+        for name in syntax.names(parser.parse(extent))
+    }
+    return extents | set(asked.names if asked is not None else ())
 
 
 def _ends_of_slices(declaration: Declaration) -> Iterator[str]:

@@ -213,11 +213,17 @@ class Declared(Operator[DeclaredProblem]):
         """Take one variant's outputs for what the others must hold, where the file has no reference.
 
         Raises:
-            StandInMismatchError: An output has another size than this problem's: its shape follows a parameter.
+            StandInMismatchError: An output has another size or type than this problem's: these follow a parameter.
         """
         planned = self._plan(problem)
         for one in self.declaration.outputs:
             shape, size = planned.shapes[one.name], outputs[one.name].size
+            if outputs[one.name].dtype != one.element.dtype:
+                raise StandInMismatchError(
+                    f"{one.name} has another type than the first variant's: not compared",
+                    found=f"{outputs[one.name].dtype} in the first variant, {one.element.name} in this one",
+                    accepted="a reference, which fits every type",
+                )
             if size != math.prod(shape):
                 found = f"{size} elements in the first variant, {math.prod(shape)} in this one"
                 raise StandInMismatchError(

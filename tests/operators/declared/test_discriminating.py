@@ -167,3 +167,15 @@ def test_other_problems_differ_in_what_is_neutral_or_equal(small, real, expected
     assert (
         list(other_problems(found, given, {name: 10 * size for name, size in given.items()} | small | real)) == expected
     )
+
+
+def test_a_function_must_see_what_is_changed(tmp_path):
+    (tmp_path / "ref.py").write_text("def f(x, step):\n    return x[::step]\n")
+    arguments = {"y": "out float32[n]", "x": "float32[n * step]", "n": "int32", "step": "int32", "chunk": "int32"}
+    found, mistakes = declare(
+        "k", arguments=arguments, reference="./ref.py:f", folder=tmp_path, problem=["n", "step", "chunk"], parameters=()
+    )
+    assert mistakes == ()
+    assert found is not None
+    small, real = {"n": 32, "step": 1, "chunk": 32}, {"n": 96, "step": 1, "chunk": 96}
+    assert other_problems(found, small, real) == ({"n": 64}, {"step": 2})

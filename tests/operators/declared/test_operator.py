@@ -501,6 +501,9 @@ def test_a_stand_in_with_outputs_of_another_size_is_named(tmp_path):
         computed.as_expected(problem, {"y": np.ones(8, np.float32)})
     assert "y has another shape" in caught.value.message
     assert caught.value.key is None  # no mistake of the file's
+    with pytest.raises(StandInMismatchError) as caught:
+        computed.as_expected(problem, {"y": np.ones(4, np.float64)})
+    assert "y has another type" in caught.value.message
 
 
 def test_what_a_function_is_offered_cannot_be_changed(tmp_path):
