@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -25,6 +26,7 @@ from lab.emulator.allowance import PER_STEP, work_to_make
 from lab.emulator.api import launch
 from lab.emulator.batch import padded_threads
 from lab.emulator.errors import UnsupportedInstruction
+from lab.emulator.monitor import LaunchMonitor
 from lab.emulator.program import program_of
 from lab.emulator.results import Emulation, EngineChoice, FindingKind, Stored
 from lab.emulator.waiting.clusters import cluster_shape
@@ -146,6 +148,12 @@ _ALIKE: Final = 3
 _WAITING: Final = "deadlock"
 """The finding of blocks that wait for others: of those that are not sampled, it says nothing."""
 
+_LIMIT_S: Final = 4.0
+"""Processor seconds after which a launch is stopped, in machine code, too, where the work is not counted."""
+
+_NO_FAULT: Final = frozenset({_WAITING, "unfinished"})
+"""Kinds of findings that say nothing against the variant."""
+
 
 def execute_full_size(task: FullSizeTask, ptx: str, *, compare: bool = True) -> FullSizeOutcome:
     """Execute sampled blocks, and say what they show.
@@ -207,15 +215,17 @@ def _suspicions(task: FullSizeTask, sampled: _Sampled) -> list[Suspicion]:
         Suspicion(Condition.FULL_SIZE, finding=finding)
         for one in sampled.done
         for finding in unexcused(one.result, task.excused)
-        if finding.kind != _WAITING
+        if finding.kind not in _NO_FAULT
     ]
 
 
 # --- execution ----------------------------------------------------------------------------------------------------
 
 
-def _sampled(task: FullSizeTask, sized: SizedLaunches, ptx: str) -> _Sampled | FullSizeOutcome:
-    """Execute sampled blocks of each launch, or say why there is nothing to execute.
+def _sampled(
+    task: FullSizeTask, sized: SizedLaunches, ptx: str, *, briefly: bool = False
+) -> _Sampled | FullSizeOutcome:
+    """Execute sampled blocks of each launch, or say why there is nothing to execute; `briefly` as for `_executed`.
 
     A launch that reads what all blocks of an earlier one wrote is not executed, nor what follows it.
     """
@@ -224,7 +234,7 @@ def _sampled(task: FullSizeTask, sized: SizedLaunches, ptx: str) -> _Sampled | F
         inputs = computed.indexed_inputs(computed.restored(sized.problem), task.seed)
         if inputs is None:
             return _nothing_shown("its inputs are too large to describe")
-        return _blocks_of_each(task, sized, ptx, inputs)
+        return _blocks_of_each(task, sized, ptx, inputs, briefly=briefly)
     except UnsupportedInstruction as error:
         return _nothing_shown(_one_line(error))
     except UserError as error:
@@ -239,7 +249,9 @@ def _one_line(error: LabError) -> str:
     return " ".join(str(error).split())
 
 
-def _blocks_of_each(task: FullSizeTask, sized: SizedLaunches, ptx: str, inputs: IndexedInputs) -> _Sampled:
+def _blocks_of_each(
+    task: FullSizeTask, sized: SizedLaunches, ptx: str, inputs: IndexedInputs, *, briefly: bool
+) -> _Sampled:
     done: list[_Done] = []
     written: set[str] = set()
     for step in sized.launches.steps:
@@ -250,29 +262,46 @@ def _blocks_of_each(task: FullSizeTask, sized: SizedLaunches, ptx: str, inputs: 
         written |= taken & {*inputs.outputs, *inputs.scratch, *(one.name for one in sized.launches.workspace)}
         cluster = cluster_shape(program_of(ptx, step.entry), step.grid, step.cluster)
         blocks = sampled_blocks(step.grid, cluster, task.seed)
-        made = _executed(task, sized, ptx, step, inputs=inputs, blocks=blocks)
+        made = _executed(task, sized, ptx, step, inputs=inputs, blocks=blocks, briefly=briefly)
         if made is None:
             return _Sampled(inputs, done, f"{step.entry} was not executed: its arrays take more than a gibibyte")
         result, blocks = made
         if any(finding.kind == _WAITING for finding in result.findings):
             # blocks that wait for earlier ones, as a look-back does, find these at the beginning of the grid
             blocks = tuple(range(min(len(blocks) // math.prod(cluster) * math.prod(cluster), math.prod(step.grid))))
-            result, blocks = _executed(task, sized, ptx, step, inputs=inputs, blocks=blocks) or made
+            result, blocks = _executed(task, sized, ptx, step, inputs=inputs, blocks=blocks, briefly=briefly) or made
         done.append(_Done(step, cluster, result, blocks[: result.finished]))
         if any(finding.kind == _WAITING for finding in result.findings):
             return _Sampled(inputs, done, f"sampled blocks of {step.entry} wait for blocks that are not sampled")
-        if result.finished < len(blocks) and not result.findings:
+        faulty = any(finding.kind not in _NO_FAULT for finding in result.findings)
+        if result.finished < len(blocks) and not faulty:
             ended = f"{result.finished} of {len(blocks)} sampled blocks of {step.entry} ended in the time allowed"
             return _Sampled(inputs, done, ended)
-        if result.findings:
+        if faulty:
             break
     return _Sampled(inputs, done)
 
 
 def _executed(
-    task: FullSizeTask, sized: SizedLaunches, ptx: str, step: Launch, *, inputs: IndexedInputs, blocks: tuple[int, ...]
+    task: FullSizeTask,
+    sized: SizedLaunches,
+    ptx: str,
+    step: Launch,
+    *,
+    inputs: IndexedInputs,
+    blocks: tuple[int, ...],
+    briefly: bool,
 ) -> tuple[Emulation, tuple[int, ...]] | None:
     """Execute blocks on indexed inputs by the interpreter or, where that takes long, on arrays as machine code.
+
+    Args:
+        task: The execution that is asked for.
+        sized: The problem and its launches.
+        ptx: The variant's PTX.
+        step: One of the launches.
+        inputs: Of the problem.
+        blocks: Numbers of the blocks.
+        briefly: Leave what takes long to the interpreter, too, as far as it comes: arrays take seconds to fill.
 
     Returns:
         The result, and the blocks that were to be executed: fewer where each takes long.
@@ -281,9 +310,9 @@ def _executed(
     indexed = not program.has_async_proxy and all(kind != TENSOR_MAP for _, kind in step.arguments)
     little = min(task.work, work_to_make(len(program.code)))
     expected = task.block_warps * WARP_SIZE / threads * (len(blocks) * threads + PER_STEP)
-    if indexed and expected <= little:
+    if indexed and (briefly or expected <= little):
         result = _launched(ptx, step, IndexedMemory(inputs, sized.launches), blocks, little, engine="interpreted")
-        if result.findings or result.finished == len(blocks):
+        if briefly or result.findings or result.finished == len(blocks):
             return result, blocks
     whole = _materialised(task.operator, _Content(sized.problem), task.seed)
     if whole is not None:
@@ -332,6 +361,7 @@ def _launched(
         dynamic_shared_bytes=step.dynamic_shared_bytes,
         count=False,
         engine=engine,
+        monitor=LaunchMonitor(_LIMIT_S, clock=time.process_time),
         constants=memory.constants,
         cluster=step.cluster,
         blocks=blocks,
@@ -383,7 +413,7 @@ def _smallest_failing(task: FullSizeTask, ptx: str) -> str:
     low, high = -1, len(task.between)  # the last size known to be right, the first known to fail
     while high - low > 1:
         middle = (low + high) // 2
-        sampled = _sampled(task, task.between[middle], ptx)
+        sampled = _sampled(task, task.between[middle], ptx, briefly=True)
         fails = bool(sampled.suspicions if isinstance(sampled, FullSizeOutcome) else _suspicions(task, sampled))
         low, high = (low, middle) if fails else (middle, high)
     if high == len(task.between):
