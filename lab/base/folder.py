@@ -48,10 +48,10 @@ def kind_of(mode: int) -> str:
     return next((kind for is_kind, kind in _KINDS if is_kind(mode)), "something else")
 
 
-def is_name(text: str) -> bool:
-    """Return whether a text names a file of a folder: one component, without control characters."""
+def is_name(text: object) -> bool:
+    """Return whether a value is a text that names a file of a folder: one component, without control characters."""
     try:
-        return _NAME.fullmatch(text) is not None and len(os.fsencode(text)) <= _MOST_NAME
+        return isinstance(text, str) and _NAME.fullmatch(text) is not None and len(os.fsencode(text)) <= _MOST_NAME
     except UnicodeEncodeError:  # surrogates that stand for no byte
         return False
 
@@ -268,7 +268,7 @@ class Folder:
 
     def _checked(self, name: str) -> str:
         if not is_name(name):
-            raise StoreError(f"{self.path}: {name[:300]!r} is not a name of a file or folder")
+            raise StoreError(f"{self.path}: {str(name)[:300]!r} is not a name of a file or folder")
         return name
 
 

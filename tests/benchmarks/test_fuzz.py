@@ -56,13 +56,14 @@ def test_it_hears_of_files_processes_and_connections(fuzz, monkeypatch, tmp_path
 
 def test_only_processes_below_are_asked_for_their_words(fuzz, monkeypatch):
     """Threads of the kernel have none, and each would be waited for."""
-    asked, command_line = [], fuzz.command_line
+    watch = sys.modules["fuzz_watch"]
+    asked, command_line = [], watch.command_line
 
     def noted(place):
         asked.append(place.name)
         return command_line(place)
 
-    monkeypatch.setattr(fuzz, "command_line", noted)
+    monkeypatch.setattr(watch, "command_line", noted)
     with subprocess.Popen(["sleep", "60"]) as child:  # noqa: S607 - until it is seen
         try:
             fuzz.WATCH.foreign_processes()
@@ -84,7 +85,7 @@ def test_a_process_whose_words_are_not_set_yet_is_waited_for(fuzz, tmp_path):
     (tmp_path / "stat").write_text("7 (sleep) R 1 7 7 0")
     (tmp_path / "cmdline").write_text("")
     with ThreadPoolExecutor() as pool:
-        line = pool.submit(fuzz.command_line, tmp_path)
+        line = pool.submit(sys.modules["fuzz_watch"].command_line, tmp_path)
         assert wait([line], timeout=0.05).not_done
         (tmp_path / "new").write_text("sleep\x0060\x00")
         (tmp_path / "new").replace(tmp_path / "cmdline")
@@ -94,7 +95,7 @@ def test_a_process_whose_words_are_not_set_yet_is_waited_for(fuzz, tmp_path):
 def test_a_zombie_is_told_by_its_name(fuzz, tmp_path):
     (tmp_path / "stat").write_text("7 (a (b) c) Z 1 7 7 0")
     (tmp_path / "cmdline").write_text("")
-    assert fuzz.command_line(tmp_path) == "(a (b) c)"
+    assert sys.modules["fuzz_watch"].command_line(tmp_path) == "(a (b) c)"
 
 
 def test_a_file_name_that_a_compiler_would_get_is_an_escape(fuzz, monkeypatch):

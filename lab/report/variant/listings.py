@@ -18,6 +18,7 @@ from typing import Final
 from markupsafe import escape
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
+from pygments.lexer import Lexer
 from pygments.lexers import CudaLexer, PythonLexer, YamlLexer
 
 from lab.base.folder import Folder
@@ -108,11 +109,15 @@ def highlight_cuda(source: str) -> str:
     Variants of one template share most of their lines, so that each different line is read once. Where something may
     go on over the end of a line (a comment, a macro, a raw string, what is left out by `#if`), the whole is read.
     """
-    if any(sign in source for sign in _LONGER_THAN_A_LINE):
+    if len(source) > _MOST_HIGHLIGHTED or any(sign in source for sign in _LONGER_THAN_A_LINE):
         return _highlighted(source)
     return "".join(_highlighted_line(line) for line in source.splitlines(keepends=True))
 
 
+_MOST_HIGHLIGHTED: Final = 1 << 17
+"""Most characters of a source that are coloured; a longer one is shown without colours."""
+
+_MOST_SEARCHED: Final = 20_000_000
 _LONGER_THAN_A_LINE: Final = ("/*", "\\\n", 'R"', "#if")
 
 
@@ -121,18 +126,21 @@ def _highlighted_line(line: str) -> str:
     return _highlighted(line)
 
 
-def _highlighted(source: str) -> str:
-    return str(highlight(source, CudaLexer(stripnl=False), HtmlFormatter(nowrap=True)))
+def _highlighted(source: str, lexer: Lexer | None = None) -> str:
+    # pygments takes seconds for a hundred kilobytes, and searches the rest of the text at each raw string
+    if len(source) > _MOST_HIGHLIGHTED or len(source) * source.count('R"') > _MOST_SEARCHED:
+        return str(escape(source))
+    return str(highlight(source, lexer or CudaLexer(stripnl=False), HtmlFormatter(nowrap=True)))
 
 
 def highlight_python(source: str) -> str:
     """Return Python as HTML spans, escaped by pygments, line for line."""
-    return str(highlight(source, PythonLexer(stripnl=False), HtmlFormatter(nowrap=True)))
+    return _highlighted(source, PythonLexer(stripnl=False))
 
 
 def highlight_yaml(source: str) -> str:
     """Return YAML as HTML spans, escaped by pygments."""
-    return str(highlight(source, YamlLexer(stripnl=False), HtmlFormatter(nowrap=True)))
+    return _highlighted(source, YamlLexer(stripnl=False))
 
 
 @lru_cache(maxsize=64)

@@ -7,6 +7,7 @@ import gzip
 import html
 import json
 import re
+import time
 from dataclasses import replace
 
 import pytest
@@ -145,6 +146,13 @@ def test_failed_variants_come_before_others_without_a_figure(make):
         packed = pack_variants(store, records, ())
     failed = [record.variant for record in records if record.status.failed]
     assert list(packed.variants)[: len(failed)] == failed
+
+
+@pytest.mark.parametrize("source", ['R"(' * 50_000, "".join(f"x[{i}] = <b>;\n" for i in range(20_000))])
+def test_a_source_that_takes_long_to_colour_is_shown_without_colours(source):
+    began = time.process_time()
+    assert html.unescape(highlight_cuda(source)) == source
+    assert time.process_time() - began < 1
 
 
 def test_packing_is_repeatable_and_source_is_escaped():
