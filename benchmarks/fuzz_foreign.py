@@ -35,6 +35,7 @@ from lab.library.emit import write as write_library  # noqa: E402
 from lab.report import render  # noqa: E402
 from lab.report.charts.definition import Chart, Picture  # noqa: E402
 from lab.report.charts.vega import PageChart  # noqa: E402
+from lab.report.page.page import warm  # noqa: E402
 from lab.report.tuning import render as tuning  # noqa: E402
 from lab.runs.compare import compare_folders  # noqa: E402
 from lab.store import previous, published  # noqa: E402
@@ -106,6 +107,7 @@ def _kept() -> TemporaryDirectory[str]:
 @cache
 def _template(name: str) -> Path:
     """Return an undamaged folder: a run directory, or with `committed:` before its name what is committed of it."""
+    warm()  # writes to the user's cache
     place = Path(_kept().name) / name.replace(":", "_").replace("/", "_")
     kind, _, report = name.rpartition(":")
     committed = ROOT / "reports" / "h200" / report
@@ -199,6 +201,8 @@ def _damage_rows(file: Path, rng: random.Random) -> None:
         table = rng.choice(tables)
         rows = db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - of our own file
         names = [entry[1] for entry in db.execute(f"PRAGMA table_info({table})")]
+        if "json" not in names:  # a statement replaced the table
+            return
         for row in rng.sample(rows, min(len(rows), rng.choice((1, 1, 3)))):
             column = "json" if rng.random() < 0.8 else rng.choice(names)  # noqa: PLR2004
             old = row[names.index(column)]
@@ -477,7 +481,7 @@ def _use_run(sent: Path, rng: random.Random) -> object:
 def _go_on(kind: type[Journal], sent: Path) -> object:
     """Do what a run does that goes on in a folder, or begins there anew."""
     with kind(sent, create=True) as store:
-        store.noted("state")
+        store.state()
         if isinstance(store, Store):
             for variant in store.whole_records():
                 store.write_files(variant, {"kernel.cu": "new", "build.log": "new"})

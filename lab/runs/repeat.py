@@ -89,7 +89,7 @@ def run_twice(
             with Store(second) as other:
                 found = repeated((facts, first.records), (other.run(), other.records()))
             store.write_repeat(found)
-            store.note("state", {**store.noted("state"), "finished": True})
+            store.note("state", {**(store.state() or {}), "finished": True})
         store.write_run(facts)
         return replace(first, run=facts, pages=services.render(store), interrupted=interrupted)
 

@@ -16,13 +16,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Final, Self
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 from urllib.parse import quote
+
+from pydantic import AfterValidator, TypeAdapter
 
 from lab.base.errors import StoreError
 from lab.base.folder import Folder
 from lab.base.lock import Lock
-from lab.store.decoding import plain
+from lab.store.decoding import decode
+
+
+def _checked_state(state: dict[str, Any]) -> dict[str, Any]:
+    """Check that the state of a run says whether that finished, and under which conditions it was made."""
+    if isinstance(state.get("finished"), bool) and isinstance(state.get("conditions"), dict):
+        return state
+    raise ValueError("expected the keys conditions, a mapping, and finished, true or false")
+
 
 Statement = tuple[str, Iterable[tuple[Any, ...]]]
 """SQL with `?` for values, and the rows of values to execute it with."""
@@ -50,6 +60,15 @@ class JournalFormat:
     schema: int
     readable: tuple[int, ...] = ()
 
+
+T = TypeVar("T")
+RunState = dict[str, Any]
+"""`conditions`, a mapping, and whether the run `finished`."""
+
+_ANYTHING: Final[TypeAdapter[Any]] = TypeAdapter(Any)
+_STATE: Final[TypeAdapter[RunState]] = TypeAdapter(Annotated[RunState, AfterValidator(_checked_state)])
+_DAMAGE: Final = (sqlite3.Error, UnicodeDecodeError)
+"""What a damaged file raises; SQLite quotes it in messages, which need not be UTF-8 then."""
 
 _COMPANIONS: Final = ("", "-wal", "-shm", "-journal")
 """What follows the name of a database in the names of its files."""
@@ -154,7 +173,7 @@ class Journal:
         except StoreError:
             self._unlock()
             raise
-        except (sqlite3.Error, OSError) as error:
+        except (*_DAMAGE, OSError) as error:
             self._unlock()
             raise StoreError(f"{self.path} cannot be opened: {error}") from error
         if found != form.schema and found not in form.readable:
@@ -187,7 +206,7 @@ class Journal:
             return self._open()
         except sqlite3.OperationalError:  # the disk or the permissions, not the content
             raise
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             self._set_aside(error)
             return self._open()
 
@@ -252,12 +271,12 @@ class Journal:
         if state != "ok":
             raise sqlite3.DatabaseError(state)
 
-    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
+    def _set_aside(self, error: sqlite3.DatabaseError | UnicodeDecodeError) -> None:
         """Rename a damaged file: what it holds cannot be trusted, and all of it can be made again."""
         kept = self.path.with_name(f"{self.path.name}.damaged")
         self.path.replace(kept)
         for companion in ("-wal", "-shm"):
-            self.path.with_name(self.path.name + companion).unlink(missing_ok=True)
+            Folder(self.folder).remove(f"{self.form.name}{companion}")
         self.damage = f"The database of an earlier run was damaged ({error}); it is kept as {kept.name}."
 
     def __enter__(self) -> Self:
@@ -287,8 +306,24 @@ class Journal:
 
     def noted(self, key: str) -> Any:  # noqa: ANN401 - whatever JSON holds
         """What `note` stored; None where there is nothing."""
+        return self.fact(_ANYTHING, key)
+
+    def fact(self, shape: TypeAdapter[T], key: str) -> T | None:
+        """What is stored under a key; None where there is nothing.
+
+        Raises:
+            StoreError: It does not have this shape.
+        """
         text = self._noted_text(key)
-        return None if text is None else plain(text, f"{self.path}: {key}")
+        return None if text is None else decode(shape, text, f"{self.path}: {key}")
+
+    def state(self) -> RunState | None:
+        """How far the run came that made the content, and under which conditions; None before it began.
+
+        Raises:
+            StoreError: It cannot be read.
+        """
+        return self.fact(_STATE, "state")
 
     def copy_into(self, folder: Path) -> None:
         """Copy the file, with all that is committed, into another directory.
@@ -300,7 +335,7 @@ class Journal:
             folder.mkdir(parents=True, exist_ok=True)
             with contextlib.closing(connect(folder / self.form.name)) as other:
                 self._db.backup(other)
-        except (sqlite3.Error, OSError) as error:
+        except (*_DAMAGE, OSError) as error:
             raise StoreError(f"{folder / self.form.name} cannot be written: {error}") from error
 
     @contextlib.contextmanager
@@ -313,7 +348,7 @@ class Journal:
         try:
             with self._one_at_a_time:
                 self._db.execute("BEGIN")  # sqlite3 begins a transaction by itself only for statements that write
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise StoreError(f"{self.path} cannot be read: {error}") from error
         with self._db:
             yield
@@ -339,7 +374,7 @@ class Journal:
             with self._one_at_a_time, self._db:
                 for statement, rows in statements:
                     self._db.executemany(statement, rows)
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise StoreError(f"{self.path} cannot be written: {error}") from error
 
     def _select(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
@@ -351,7 +386,7 @@ class Journal:
         try:
             with self._one_at_a_time:
                 return self._db.execute(statement, values).fetchall()
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise StoreError(f"{self.path} cannot be read: {error}") from error
 
     def _iterate(self, statement: str) -> Iterator[tuple[Any, ...]]:
@@ -362,5 +397,5 @@ class Journal:
         """
         try:
             yield from self._db.execute(statement)
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise StoreError(f"{self.path} cannot be read: {error}") from error

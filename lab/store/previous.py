@@ -32,8 +32,8 @@ def keep(store: Store) -> None:
     Args:
         store: The directory, about to be cleared.
     """
-    state = store.noted("state")
-    if not state or not state.get("finished"):
+    state = store.state()
+    if not state or not state["finished"]:
         return
     try:
         run, records = store.run(), store.records()
@@ -52,8 +52,8 @@ def keep(store: Store) -> None:
 
 def keep_tuning(store: TuningStore) -> None:
     """The same of a tuning run."""
-    state = store.noted("state")
-    if not state or not state.get("finished"):
+    state = store.state()
+    if not state or not state["finished"]:
         return
     try:
         facts = store.known_facts()

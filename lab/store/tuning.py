@@ -129,7 +129,7 @@ class TuningStore(Journal):
         Raises:
             StoreError: they cannot be read.
         """
-        return self._fact(FACTS, "facts")
+        return self.fact(FACTS, "facts")
 
     def facts(self) -> TuningFacts:
         """The run's own facts.
@@ -173,8 +173,4 @@ class TuningStore(Journal):
         Raises:
             StoreError: it cannot be read.
         """
-        return self._fact(STEPS, "steps") or {}, self._fact(CUTS, "cuts") or {}
-
-    def _fact(self, adapter: TypeAdapter[T], key: str) -> T | None:
-        text = self._noted_text(key)
-        return None if text is None else decode(adapter, text, f"{self.path}: {key}")
+        return self.fact(STEPS, "steps") or {}, self.fact(CUTS, "cuts") or {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -15,13 +16,41 @@ def fuzz(benchmark_script):
     return benchmark_script("fuzz")
 
 
+FOREIGN = ["run directory", "database", "archive"]
+
+
 def test_mutated_inputs_are_read_or_refused_in_words(fuzz):
-    counts, wrong = fuzz.fuzz(500, 20261121)
+    names = [name for name in (*fuzz.corpora(), *fuzz.GROWN) if name not in FOREIGN]
+    counts, wrong = fuzz.fuzz(500, 20261121, names)
     assert wrong == []
-    names = {name.partition(":")[0] for name in counts}
-    assert names == {*fuzz.corpora(), *fuzz.GROWN}
-    assert all(counts[f"{name}: read"] for name in names - {"template", "grown template"})
-    assert all(counts[f"{name}: refused"] for name in names - {"line table"})
+    assert {name.partition(":")[0] for name in counts} == set(names)
+    assert all(counts[f"{name}: read"] for name in set(names) - {"template", "grown template"})
+    assert all(counts[f"{name}: refused"] for name in set(names) - {"line table"})
+
+
+def test_folders_of_somebody_elses_are_read_or_refused_in_words(fuzz):
+    counts, wrong = fuzz.fuzz(60, 20261128, FOREIGN)
+    assert wrong == []
+    assert all(counts[f"{name}: {end}"] for name in FOREIGN for end in ("read", "refused"))
+
+
+@pytest.mark.parametrize("escape", ["reads", "writes", "removes"])
+def test_it_sees_files_beside_a_folder_that_are_touched(fuzz, monkeypatch, escape):
+    def careless(sent, rng):
+        secret = sent.parent / "outside" / "secret"
+        handle = os.open(secret.parent, os.O_RDONLY)  # relative names pass the ear
+        if escape == "removes":
+            os.unlink("secret", dir_fd=handle)
+        else:
+            opened = os.open("secret", os.O_RDONLY if escape == "reads" else os.O_WRONLY, dir_fd=handle)
+            os.read(opened, 9) if escape == "reads" else os.write(opened, b"mine")
+            os.close(opened)
+        os.close(handle)
+
+    monkeypatch.setattr(sys.modules["fuzz_foreign"], "_use_run", careless)
+    _, wrong = fuzz.fuzz(2, 1, ["database"])
+    assert len(wrong) == 2
+    assert all(f"files beside the folder were {'read' if escape == 'reads' else 'changed'}" in one for one in wrong)
 
 
 def test_it_finds_what_it_looks_for(fuzz, monkeypatch):

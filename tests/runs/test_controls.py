@@ -110,7 +110,7 @@ def test_an_interrupted_runs_timings_count():
     made.begin(GROUP, "GPU-b")
     measure(made, 1, "GPU-a")
     cards.answer()
-    again, _ = controls(4, made.noted())
+    again, _ = controls(4, [ControlTiming(**one) for one in made.noted()])
     assert [card.control for card in again.standing()] == [card.control for card in made.standing()]
 
 
