@@ -1,10 +1,11 @@
 """Mutated inputs for every reader of foreign text: each is read, or refused by an error of lab's own, in time.
 
-python benchmarks/fuzz.py [--inputs 100000] [--seed 0] [--only NAME] [--seconds 10]
+python benchmarks/fuzz.py [--inputs 100000] [--seed 0] [--only NAME ...] [--seconds 10]
 
 Prints what went wrong with the input's number, which with the seed makes it again; exit code 1 if anything did. Most
 inputs are mutated files; expressions, templates and compiler options are also grown from a grammar (`fuzz_grown.py`),
-and PTX is mutated token by token and launched (`fuzz_ptx.py`).
+PTX is mutated token by token and launched (`fuzz_ptx.py`), and run directories, databases and archives are damaged as
+files and in what they hold (`fuzz_foreign.py`).
 
 An escape is noticed in three ways. An audit hook hears of every file that this process opens for writing, removes or
 renames, every process that it starts and every connection; only `lab`'s own workers are expected. Files appear in the
@@ -15,25 +16,26 @@ asked for children, of this process and of its children, that nobody expects.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import random
+import resource
 import signal
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
+from fuzz_foreign import MEMORY, number, read_archive, read_database, read_run
 from fuzz_grown import expression, options, read_options, template
 from fuzz_grown import read_expression as read_grown_expression
 from fuzz_grown import read_template as read_grown_template
 from fuzz_ptx import mutated_ptx, read_and_launch
+from fuzz_watch import WATCH
 
 from lab.base.errors import LabError, Location
 from lab.base.expressions import Scalar, evaluate
@@ -51,6 +53,8 @@ from lab.tuning.file.load import from_text as read_groups
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT_S = 10
 """An input that takes more processor time hangs, as far as a user can tell."""
+MOST_KB = 1 << 20
+"""An input that takes more memory exhausts a machine."""
 HANGS = 6
 """How many times that may pass on the clock: what waits for something else spends no processor time."""
 
@@ -177,6 +181,9 @@ GROWN: dict[str, tuple[Reader, Callable[[random.Random], str]]] = {
     "grown template": (read_grown_template, template),
     "options": (read_options, options),
     "launched PTX": (read_and_launch, mutated_ptx),
+    "run directory": (read_run, number),
+    "database": (read_database, number),
+    "archive": (read_archive, number),
 }
 """Readers whose inputs are made by a function of their own."""
 
@@ -206,10 +213,10 @@ def mutated(content: bytes, rng: random.Random) -> bytes:
     return bytes(made)
 
 
-def inputs(number: int, seed: int, only: str | None) -> Iterator[tuple[int, str, Reader, bytes]]:
+def inputs(number: int, seed: int, only: Sequence[str] = ()) -> Iterator[tuple[int, str, Reader, bytes]]:
     """The inputs in turn: number, name, reader, content."""
     known = corpora()
-    names = [only] if only else [*known, *GROWN]
+    names = only or [*known, *GROWN]
     for index in range(number):
         rng = random.Random(f"{seed} {index}")  # noqa: S311 - no secret
         name = names[index % len(names)]
@@ -221,75 +228,6 @@ def inputs(number: int, seed: int, only: str | None) -> Iterator[tuple[int, str,
             yield index, name, reader, mutated(rng.choice(corpus), rng)
 
 
-class Watch:
-    """Hears what Python does while an input is read; `lab`'s own processes and their socket are expected."""
-
-    CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod")
-    STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "os.startfile", "pty.spawn")
-    REACHES = ("socket.connect", "socket.bind", "socket.getaddrinfo", "ctypes.dlopen", "webbrowser.open")
-
-    def __init__(self) -> None:
-        """Hear nothing yet; a hook cannot be taken away again, so that there is one for all."""
-        self.reading, self.heard = False, list[str]()
-        sys.addaudithook(self._hear)
-
-    def _hear(self, event: str, given: tuple[Any, ...]) -> None:
-        if not self.reading:
-            return
-        if event == "open":
-            path, mode, flags = given
-            if isinstance(path, int):
-                return  # a descriptor, whose opening was heard
-            writes = any(letter in (mode or "") for letter in "wax+") or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-            if writes and not str(path).endswith("fuzz.cu.j2") and path != os.devnull:
-                self.heard.append(f"opened {str(path)!r} for writing")
-        elif event == "subprocess.Popen":
-            if not self._is_ours([str(word) for word in given[1]]):
-                self.heard.append(f"started {given[1]!r}")
-        elif event in {*self.CHANGES, *self.STARTS, *self.REACHES} and "/pymp-" not in repr(given):
-            self.heard.append(f"{event}{given!r}"[:200])
-
-    @staticmethod
-    def _is_ours(words: list[str]) -> bool:
-        """The renderer, and multiprocessing's server, whose workers ask operators of the user's own for problems."""
-        served = ("lab.templates.rendering", "multiprocessing.forkserver", "multiprocessing.resource_tracker")
-        return words[0] == sys.executable and any(name in word for word in words for name in served)
-
-    def foreign_processes(self) -> list[str]:
-        """Command lines of processes below this one that are neither the renderer nor its own."""
-        proc, parents = Path("/proc"), dict[int, int]()
-        for place in proc.iterdir():
-            if place.name.isdigit():
-                with contextlib.suppress(OSError, ValueError, IndexError):
-                    parents[int(place.name)] = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-        below = {os.getpid()}
-        for _ in range(5):
-            below |= {child for child, parent in parents.items() if parent in below}
-        lines = []
-        for one in below - {os.getpid()}:  # of these alone: threads of the kernel never have words
-            with contextlib.suppress(OSError):
-                lines.append(command_line(proc / str(one)))
-        return [line for line in lines if not self._is_ours(line.split("\0"))]
-
-
-def command_line(place: Path) -> str:
-    """Read a process's words, each followed by a NUL, from its folder in /proc.
-
-    The kernel closes a new program's inherited files, which ends `subprocess.Popen`, before it sets the words: for a
-    moment there are none. A zombie has none any more and is told by its name, in the parentheses that `stat` has.
-    """
-    for _ in range(_TRIES):
-        if words := (place / "cmdline").read_text():
-            return words
-        state = (place / "stat").read_text()
-        if state.rpartition(")")[2].split()[0] == "Z":
-            break
-        time.sleep(_BETWEEN_TRIES_S)
-    return state[state.index("(") : state.rindex(")") + 1]
-
-
-_TRIES, _BETWEEN_TRIES_S = 500, 0.002
-WATCH = Watch()
 LOOK_EVERY = 500
 """Inputs between two looks at the processes."""
 
@@ -306,13 +244,13 @@ def _allow(seconds: int) -> None:
     signal.alarm(HANGS * seconds)
 
 
-def fuzz(number: int, seed: int, only: str | None = None, seconds: int = LIMIT_S) -> tuple[Counter[str], list[str]]:
+def fuzz(number: int, seed: int, only: Sequence[str] = (), seconds: int = LIMIT_S) -> tuple[Counter[str], list[str]]:
     """Feed the inputs to their readers in a temporary directory.
 
     Args:
         number: How many.
         seed: Of the mutations.
-        only: The one reader to test; None for all.
+        only: The readers to test; all by default.
         seconds: Longest processor time of one input, whatever else the machine does meanwhile.
 
     Returns:
@@ -320,9 +258,10 @@ def fuzz(number: int, seed: int, only: str | None = None, seconds: int = LIMIT_S
     """
     counts: Counter[str] = Counter()
     wrong: list[str] = []
+    most_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + MOST_KB
     before, signals = Path.cwd(), (signal.SIGPROF, signal.SIGALRM)
     previous = [signal.signal(one, _too_long) for one in signals]
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         folder = Path(name)
         os.chdir(folder)
         try:
@@ -342,6 +281,9 @@ def fuzz(number: int, seed: int, only: str | None = None, seconds: int = LIMIT_S
                 finally:
                     WATCH.reading = False  # an alarm in here is one for an input that has its answer
                     _allow(0)
+                if (peak := resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) > most_kb:
+                    wrong.append(f"{index} {kind}: {peak - most_kb + MOST_KB} KiB more than at the beginning")
+                    most_kb = peak
                 wrong += [f"{index} {kind}: {one}" for one in WATCH.heard]
                 WATCH.heard.clear()
                 if index % LOOK_EVERY == 0:
@@ -363,7 +305,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--inputs", type=int, default=100_000, help="number of inputs")
     parser.add_argument("--seed", type=int, default=0, help="of the mutations")
-    parser.add_argument("--only", choices=[*corpora(), *GROWN], help="the one reader to test")
+    parser.add_argument("--only", choices=[*corpora(), *GROWN], nargs="+", default=(), help="the readers to test")
     parser.add_argument("--seconds", type=int, default=LIMIT_S, help="longest processor time of one input")
     asked = parser.parse_args()
     began = time.perf_counter()

@@ -52,7 +52,7 @@ def grow(source: Path, folder: Path, variants: int) -> int:
     rng = random.Random(0)  # noqa: S311 - no secret
     with Store(source) as store:
         facts, known = store.run(), store.records()
-        texts = {one.variant: store.variant_folder(one.variant) for one in known}
+        texts = {one.variant: store.variant_folder(one.variant).path for one in known}
     card, total = CardState(1980, 2619, 600.0, 50), 0
     with Store(folder, create=True) as store:
         store.write_run(replace(facts, variants=variants, swept=(*facts.swept, "copy")))
@@ -64,7 +64,7 @@ def grow(source: Path, folder: Path, variants: int) -> int:
             name = f"{place:010x}"
             record = replace(one, variant=name, parameters={**one.parameters, "copy": place % 7}, measurement=timed)
             store.write(record, place)
-            shutil.copytree(texts[one.variant], store.variant_folder(name), copy_function=os.link)
+            shutil.copytree(texts[one.variant], store.variant_folder(name).path, copy_function=os.link)
             total += len(record_to_text(record))
     return total // variants
 

@@ -128,3 +128,41 @@ def test_every_process_gets_an_environment_of_its_own() -> None:
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("subprocess.run", "subprocess.Popen"):
                 found += [] if any(one.arg == "env" for one in node.keywords) else [f"{relative(module)}:{node.lineno}"]
     assert found == []
+
+
+TOUCHES = frozenset(("open", "read_bytes", "write_text", "write_bytes", "unlink", "rename", "iterdir", "glob", "rglob"))
+SENT = (
+    "lab/store",
+    "lab/report",
+    "lab/library/archive.py",
+    "lab/runs/sides.py",
+    "lab/runs/repeat.py",
+    "lab/base/lock.py",
+)
+"""Rooms and modules that read or write what somebody else may have sent."""
+
+ALLOWED = {
+    ("lab/library/archive.py", "glob"): "of a folder that its user packs",
+    ("lab/library/archive.py", "iterdir"): "likewise, and libraries that come with lab",
+    ("lab/library/archive.py", "read_bytes"): "likewise",
+    ("lab/report/page/page.py", "read_text"): "the page's own code, and the user's cache",
+    ("lab/store/previous.py", "iterdir"): "entries of the run directory itself, whose path is the user's",
+    ("lab/store/previous.py", "rename"): "likewise; a link is moved and not followed",
+}
+
+
+def test_what_somebody_sent_is_opened_in_one_place() -> None:
+    """`lab.base.folder` follows no link, and opens no FIFO and no device; `pathlib` does."""
+    found = set()
+    for module in MODULES:
+        if not relative(module).startswith(SENT):
+            continue
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            of_a_path = name == "read_text" and any(one.arg == "encoding" for one in node.keywords)
+            of_a_folder = ast.unparse(node.func) in ("folder.open", "self._folder.open", "tarfile.open")
+            if (name in TOUCHES and not of_a_folder) or of_a_path:
+                found.add((relative(module), name))
+    assert found == set(ALLOWED)

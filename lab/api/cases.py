@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lab.base.errors import UserError
 from lab.base.expressions import Scalar
+from lab.base.folder import Folder
 from lab.base.functions import text_of
 from lab.experiment.model import Experiment
 from lab.operators.declared.inputs import ArgumentPlan, plan
 from lab.operators.declared.operator import Declared, DeclaredProblem, declared
+
+_ELEMENTS_A_PART: Final = 1 << 20
+"""Elements of an array that are written at a time."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +103,18 @@ def leading(
         yield case, array[tuple(slice(extent) for extent in shape)]
 
 
-def save(folder: Path, path: str, array: NDArray[Any]) -> None:
+def save(folder: Folder, name: str, array: NDArray[Any]) -> None:
     """Write an array, unless the file holds it already."""
-    file = folder / path
-    if file.is_file():
-        held = np.load(file, mmap_mode="r", allow_pickle=False)
-        if held.dtype == array.dtype and held.shape == array.shape and held.tobytes() == array.tobytes():
-            return
-    np.save(file, np.ascontiguousarray(array).reshape(array.shape), allow_pickle=False)
+    if not folder.holds(name, _npy(array)):
+        folder.write(name, _npy(array))
+
+
+def _npy(array: NDArray[Any]) -> Iterator[bytes]:
+    """Yield an array in NumPy's format, in parts, so that a large one is not copied as a whole."""
+    values = np.ascontiguousarray(array).reshape(array.shape)
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(values))
+    yield head.getvalue()
+    flat = values.reshape(-1)
+    for start in range(0, flat.size, _ELEMENTS_A_PART):
+        yield flat[start : start + _ELEMENTS_A_PART].tobytes()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lab.api.cases import ConcreteCase, cases_of, leading, operator_of, path_of, save
 from lab.api.given import anchored, is_code, plain, without_file, yaml_of
 from lab.base.errors import UserError
-from lab.base.files import write_atomically
+from lab.base.folder import Folder
 from lab.base.yamlfile import read_text
 from lab.experiment.load import from_text
 from lab.experiment.model import Experiment
@@ -59,19 +59,19 @@ class _Reading:
 
     Attributes:
         given: The mapping.
-        file: The file that is made of it.
+        place: Where the file is written that is made of it, and everything beside it.
         arrays: Contents of arguments.
         data: What the file holds so far.
     """
 
     given: Mapping[str, Any]
-    file: Path
+    place: Folder
     arrays: dict[str, NDArray[Any] | ArraysByCase] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def folder(self) -> Path:
-        return self.file.parent
+    def file(self) -> Path:
+        return self.place.path.absolute() / f"{name_of(self.given)}.yaml"
 
 
 def name_of(given: Mapping[str, Any]) -> str:
@@ -104,11 +104,11 @@ def written(given: Mapping[str, Any], run_folder: Path, *, measured: bool = True
     Raises:
         UserError: Something in the mapping is wrong; the key says what.
     """
-    reading = _Reading(given, (run_folder / INPUT / f"{name_of(given)}.yaml").absolute())
+    reading = _Reading(given, Folder(run_folder) / INPUT)
     try:
-        reading.folder.mkdir(parents=True, exist_ok=True)
+        reading.place.make()
     except OSError as error:
-        raise UserError(f"cannot write into {reading.folder}: {error.strerror}", key="output") from error
+        raise UserError(f"cannot write into {reading.place.path}: {error.strerror}", key="output") from error
     try:
         kernels = _copy_source(reading)
         _arguments(reading, kernels)
@@ -128,7 +128,7 @@ def written(given: Mapping[str, Any], run_folder: Path, *, measured: bool = True
 def _loaded(reading: _Reading) -> Experiment:
     """Write the file as it is so far, and check it."""
     text = yaml_of({name: reading.data[name] for name in _in_order(reading.data)})
-    write_atomically(reading.file, text)
+    reading.place.write(reading.file.name, text)
     return from_text(text, reading.file)
 
 
@@ -162,7 +162,7 @@ def _copy_source(reading: _Reading) -> tuple[SourceKernel, ...]:
     """Write the source, and the files that it includes, beside the experiment."""
     text, path = _source(reading.given)
     name = path.name if path else f"{reading.file.stem}.cu"
-    write_atomically(reading.folder / name, text)
+    reading.place.write(name, text)
     function = str(reading.given["source"]).rpartition(":")[2] if path and path.suffix == ".py" else ""
     reading.data["source"] = f"{name}:{function}" if function else name
     if path is None or path.suffix not in (".cu", ".cuh"):
@@ -170,8 +170,7 @@ def _copy_source(reading: _Reading) -> tuple[SourceKernel, ...]:
     for included in gather(text, (path.parent,))[1]:
         beside = path.parent / included
         if beside.is_file():
-            (reading.folder / included).parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(reading.folder / included, read_text(beside))
+            reading.place.write_below(included, read_text(beside))
     return read_kernels(text)
 
 
@@ -312,7 +311,7 @@ def _fill(reading: _Reading, skeleton: Experiment, *, measured: bool) -> None:
         else:
             parts = list(leading(name, array, cases))
         for case, part in parts:
-            save(reading.folder, _named(path, case), part)
+            save(reading.place, _named(path, case), part)
         _place(reading, name)[name] += f" {path}"
     reference = reading.given.get("reference")
     if _is_computed(reference):
@@ -372,7 +371,7 @@ def _held(reading: _Reading, name: str, value: NDArray[Any] | ArraysByCase, case
         if array.shape != shape:
             message = f"the expected values have shape {list(array.shape)}"
             raise UserError(message, key=f"reference.{name}", accepted=f"an array of shape {list(shape)}")
-        save(reading.folder, _named(path, case), array)
+        save(reading.place, _named(path, case), array)
     return path
 
 
@@ -398,5 +397,5 @@ def _called(
             if value.shape not in ((), shape):
                 message = f"the function returns {name} with shape {list(value.shape)}"
                 raise UserError(message, key=f"reference.{name}", found=called, accepted=f"shape {list(shape)}")
-            save(reading.folder, _named(paths[name], case), np.array(np.broadcast_to(value.values, shape)))
+            save(reading.place, _named(paths[name], case), np.array(np.broadcast_to(value.values, shape)))
     return paths

@@ -1,58 +1,28 @@
-"""Writes files atomically, and reads those that a user names: regular files, up to a size."""
+"""Files that a user names: regular ones are read, up to a size, and others written atomically."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
-import re
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from lab.base.errors import CompileError, Location, StoreError, UserError, did_you_mean
+from lab.base.folder import Folder, kind_of
 
-_KINDS = (
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISFIFO, "a FIFO"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-    (stat.S_ISSOCK, "a socket"),
-)
 _MOST_SIBLINGS = 20
-_LONE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
-"""Surrogates that stand for no byte of a name."""
 
 
 def write_atomically(path: Path, content: str | bytes | Iterator[str | bytes]) -> None:
-    """Write a file so that a reader sees either the old content or the new, never a part of it.
-
-    Args:
-        path: The file.
-        content: The whole content, or an iterator over its parts, so that it need not be in memory at once. Text is
-            encoded as UTF-8.
+    """Write a file whose folder is trusted; see `Folder.write`.
 
     Raises:
         OSError: The file cannot be written; the error names it. The old content stays, and no temporary file is left.
     """
-    try:
-        _write(path, content)
-    except OSError as error:  # of the temporary file, or, where it is full, of no file at all
-        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
-
-
-def _write(path: Path, content: str | bytes | Iterator[str | bytes]) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            parts = (content,) if isinstance(content, str | bytes) else content
-            stream.writelines(spelled(part).encode() if isinstance(part, str) else part for part in parts)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    Folder(path.parent).write(path.name, content)
 
 
 @contextlib.contextmanager
@@ -83,21 +53,6 @@ def _full(reason: str) -> StoreError:
     return StoreError(f"temporary files cannot be written: {reason}; TMPDIR names a folder that has room for them")
 
 
-def spelled(text: str) -> str:
-    """Return a text as UTF-8 can hold it.
-
-    Names of files are bytes on Linux. Python keeps those that it cannot read, which are many where the locale is `C`
-    and Python's UTF-8 mode is off, as surrogates, which no file and no JSON can hold.
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogateescape" if not _LONE.search(text) else "replace").decode(
-            "utf-8", "replace"
-        )
-    return text
-
-
 def read_regular(path: Path, most_bytes: int, what: str = "the file") -> bytes:
     """Read a file that a user named. Every such file is read here.
 
@@ -117,8 +72,7 @@ def read_regular(path: Path, most_bytes: int, what: str = "the file") -> bytes:
         mode = os.fstat(handle).st_mode
         if not stat.S_ISREG(mode):  # a folder cannot even become a stream
             os.close(handle)
-            found = next((kind for is_kind, kind in _KINDS if is_kind(mode)), "something else")
-            raise UserError(f"{what} cannot be read", at=Location(path), found=found, accepted="a regular file")
+            raise UserError(f"{what} cannot be read", at=Location(path), found=kind_of(mode), accepted="a regular file")
         with os.fdopen(handle, "rb") as stream:
             content = stream.read(most_bytes + 1)
     except FileNotFoundError:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import platform
 from datetime import UTC, datetime
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from lab.base.errors import StoreError
+from lab.base.folder import Folder
 
 LOCK_NAME = "run.lock"
 """The file that is locked. It stays behind, empty and unlocked."""
 
 HOLDER_NAME = "run.holder"
-"""The file that names the process holding the lock; a file of its own, since Windows lets nobody read a locked one."""
+"""The file that names the process holding the lock."""
 
 
 class Lock:
@@ -28,31 +28,36 @@ class Lock:
         Raises:
             StoreError: another process holds the lock, or the directory cannot be written.
         """
-        self._holder = folder / HOLDER_NAME
+        self._folder = Folder(folder)
+        self._handle: int | None = None
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            # any thread may release it: the writer's thread can be the last to use the store
-            self._lock = FileLock(folder / LOCK_NAME, thread_local=False)
-            self._lock.acquire(blocking=False)
-        except Timeout as error:
+            self._folder.make()
+            self._handle = self._folder.open(LOCK_NAME, os.O_RDWR | os.O_CREAT)
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._close()
+            holder = (self._folder.read_text(HOLDER_NAME) or "").strip() or "another process"
             raise StoreError(
-                f"{folder} is in use by {self._named_holder()}; wait for it, or choose another directory with --output"
+                f"{folder} is in use by {holder}; wait for it, or choose another directory with --output"
             ) from error
         except OSError as error:
             raise StoreError(f"{folder} cannot be written: {error.strerror}") from error
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with contextlib.suppress(OSError):  # a full disk: the lock holds without its holder's name
-            self._holder.write_text(f"process {os.getpid()} on {platform.node()} since {now}\n", encoding="utf-8")
-
-    def _named_holder(self) -> str:
-        try:
-            return self._holder.read_text(encoding="utf-8").strip() or "another process"
-        except OSError:
-            return "another process"
+            self._folder.write(HOLDER_NAME, f"process {os.getpid()} on {platform.node()} since {now}\n")
 
     def release(self) -> None:
         """Release the lock. A second call does nothing."""
-        if self._lock.is_locked:
+        if self._handle is not None:
             with contextlib.suppress(OSError):
-                self._holder.unlink(missing_ok=True)
-            self._lock.release()
+                self._folder.remove(HOLDER_NAME)
+            self._close()
+
+    def _close(self) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def __del__(self) -> None:
+        """Free the lock of a store that nobody closed."""
+        self._close()

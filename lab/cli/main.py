@@ -441,6 +441,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Draw the report of a run directory again, from its records alone."""
+    from lab.base.folder import Folder
     from lab.report.render import render
     from lab.report.tuning import render as tuning
     from lab.store import published
@@ -449,12 +450,12 @@ def report(
 
     target = output or folder
     if published.is_published(folder):
-        target = folder = _restored(folder, output or folder / published.FULL)
+        target = folder = _restored(folder, output or (Folder(folder) / published.FULL).make())
     elif output is not None:
         _make(output)
     elif folder.is_dir() and not os.access(folder, os.W_OK, effective_ids=True):
         raise StoreError(f"{folder} cannot be written; name another folder for the report with --output")
-    if (folder / FILE).is_file():
+    if Folder(folder).check(FILE):
         with TuningStore(folder) as tuned:
             drawn = tuning.render(tuned, target)
     else:

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.base.errors import Location, UserError
+from lab.base.files import write_atomically
+from lab.base.folder import Folder, is_name
+from lab.base.unpacking import PackedFileError, members, unpacked
 from lab.library.package import Library, from_json
 
 SUFFIX = ".tar.xz"
-_MOST_BYTES = 1 << 28
+_MOST_BYTES = 1 << 27
 """An archive that unpacks to more is refused."""
 
 SHIPPED = (Path(__file__).parents[2] / "libraries", Path(__file__).parents[1] / "libraries")
@@ -59,14 +62,22 @@ def stored(name: Path | str) -> tuple[StoredLibrary, ...]:
         UserError: There is none, or a file is not a library.
     """
     path = find(name)
-    if path.is_file():
-        return (_archive(path) if path.name.endswith(SUFFIX) else _folder(path),)
-    archives = sorted(path.glob(f"*{SUFFIX}"))
-    files = sorted(path.glob("*.json")) or sorted(path.glob("*/*.json"))
-    if not archives and not files:
+    if path.is_file():  # a path of the user's own, which may be a link
+        file = path.resolve()
+        return (_read(Folder(file.parent), file.name),)
+    top = Folder(path)
+    files = _ending(top, SUFFIX) or _ending(top, ".json")
+    if not files:
+        below = (top / one for one in sorted(top.folders()) if is_name(one))
+        files = [place for folder in below for place in _ending(folder, ".json")]
+    if not files:
         accepted = f"a JSON that `lab tune` wrote, or an archive {SUFFIX}"
         raise UserError("the folder holds no library", at=Location(path), accepted=accepted)
-    return (*map(_archive, archives), *(() if archives else map(_folder, files)))
+    return tuple(_read(folder, file) for folder, file in files)
+
+
+def _ending(folder: Folder, suffix: str) -> list[tuple[Folder, str]]:
+    return [(folder, name) for name in sorted(folder.files()) if name.endswith(suffix)]
 
 
 def pack(folder: Path, archive: Path) -> None:
@@ -86,41 +97,30 @@ def pack(folder: Path, archive: Path) -> None:
             member.size = file.stat().st_size
             tar.addfile(member, io.BytesIO(file.read_bytes()))
     archive.parent.mkdir(parents=True, exist_ok=True)
-    archive.write_bytes(lzma.compress(buffer.getvalue(), preset=9 | lzma.PRESET_EXTREME))
+    write_atomically(archive, lzma.compress(buffer.getvalue(), preset=9 | lzma.PRESET_EXTREME))
 
 
-def _folder(file: Path) -> StoredLibrary:
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"the library cannot be read: {error}", at=Location(file)) from error
-    library = from_json(text, file)
-    files = {kernel.cubin: file.parent / kernel.cubin for kernel in library.kernels}
-    return StoredLibrary(library, {name: one.read_bytes() for name, one in files.items() if one.is_file()}, file.parent)
-
-
-def _archive(path: Path) -> StoredLibrary:
-    contents: dict[str, bytes] = {}
-    total = 0
-    try:
-        with tarfile.open(path, mode="r:xz") as tar:
-            for member in tar:
-                total += member.size
-                if total > _MOST_BYTES:
-                    accepted = f"at most {_MOST_BYTES} bytes"
-                    raise UserError("the archive unpacks to too much", at=Location(path), accepted=accepted)
-                data = tar.extractfile(member) if member.isfile() else None
-                if data is not None:
-                    contents[member.name] = data.read()
-    except (OSError, EOFError, tarfile.TarError, lzma.LZMAError) as error:
-        raise UserError(f"the archive cannot be read: {error}", at=Location(path)) from error
-    texts = [name for name in contents if name.endswith(".json")]
+def _read(folder: Folder, name: str) -> StoredLibrary:
+    """Read the library of a JSON, with the machine code beside it, or of an archive."""
+    path = folder.path / name
+    is_archive = name.endswith(SUFFIX)
+    content = folder.read(name) or b""
+    contents = _unpacked(content, path) if is_archive else {name: content}
+    texts = [one for one in contents if one.endswith(".json")]
     if len(texts) != 1:
         raise UserError("the archive does not hold exactly one library", at=Location(path), found=texts)
     try:
-        text = contents[texts[0]].decode("utf-8")
+        library = from_json(contents[texts[0]].decode("utf-8"), path)
     except UnicodeDecodeError as error:
         raise UserError(f"the library cannot be read: {error}", at=Location(path)) from error
-    library = from_json(text, path)
-    wanted = {kernel.cubin for kernel in library.kernels}
-    return StoredLibrary(library, {name: data for name, data in contents.items() if name in wanted}, path)
+    wanted = sorted({kernel.cubin for kernel in library.kernels})
+    cubins = ((one, contents.get(one) if is_archive else folder.read(one)) for one in wanted)
+    found = {one: data for one, data in cubins if data is not None}
+    return StoredLibrary(library, found, path if is_archive else folder.path)
+
+
+def _unpacked(packed: bytes, path: Path) -> dict[str, bytes]:
+    try:
+        return dict(members(unpacked(packed, _MOST_BYTES)))
+    except PackedFileError as error:
+        raise UserError(f"the archive cannot be read: {error}", at=Location(path)) from error

@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from lab.base.elements import ELEMENT_BYTES
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, evaluate, names_in
-from lab.base.files import write_atomically
+from lab.base.folder import Folder
 from lab.base.sizes import STRIDES
 from lab.library.combine import ENTRY, THREADS, combine_ptx, has_combination
 from lab.library.grid import LARGEST
@@ -78,9 +78,10 @@ def write(
     source = to_source(library, selection)
     texts = {"h": to_header(library), "c": source, "py": to_python(library), "json": to_json(library)}
     files |= {f"{library.name}.{suffix}": text.encode() for suffix, text in texts.items()}
-    folder.mkdir(parents=True, exist_ok=True)
+    place = Folder(folder)
+    place.make()
     for name, content in files.items():
-        write_atomically(folder / name, content)
+        place.write(name, content)
     return tuple(folder / name for name in files)
 
 

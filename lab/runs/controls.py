@@ -60,7 +60,7 @@ class Controls:
         cards: Cards,
         policy: Policy,
         names: Mapping[str, Sequence[str]],
-        known: Iterable[Mapping[str, Any]] = (),
+        known: Iterable[ControlTiming] = (),
     ) -> None:
         """Start with what an earlier run noted (`noted`).
 
@@ -74,7 +74,7 @@ class Controls:
         self._problems: dict[Group, _Problem] = {}
         self._running: set[Future[Ran]] = set()
         self._variants: Counter[str] = Counter()
-        self.timings = [ControlTiming(**one) for one in known]
+        self.timings = list(known)
 
     def plan(self, points: Iterable[Point]) -> None:
         """Take note of the variants that are to be measured."""

@@ -9,7 +9,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from pydantic import TypeAdapter
 
 from lab.base import workers
 from lab.base.collecting import uncollected
@@ -24,6 +26,7 @@ from lab.gpu.process import ahead
 from lab.gpu.process.cards import Card, Cards
 from lab.hardware.calibration import in_use
 from lab.hardware.gpus import gpu_for
+from lab.measured.cards import ControlTiming
 from lab.measured.timing import GpuDescription
 from lab.runs import flow
 from lab.runs.ahead import Drawer, drawer
@@ -50,6 +53,11 @@ from lab.toolchain.base import Toolchain
 if TYPE_CHECKING:  # its models import SciPy, which takes longer than reading most experiments
     from lab.runs.searching import Asked, Searching
 
+_BEGUN: Final = TypeAdapter(dict[str, str])
+_SENTENCES: Final = TypeAdapter(list[str])
+_BASELINES: Final = TypeAdapter(dict[str, str])
+_CARDS: Final = TypeAdapter(dict[str, list[str]])
+_CONTROLS: Final = TypeAdapter(list[ControlTiming])
 _NO_NATIVE = "`archs: [sm_90]` in the experiment"
 
 
@@ -346,7 +354,9 @@ def _take_up(
         not_measured=asked.not_measured,
         emulate=options.emulate,
     )
-    facts = replace(facts, notes=(*notes, *facts.notes), **(store.noted("facts") or {}))
+    facts = replace(facts, notes=(*notes, *facts.notes))
+    if begun := store.fact(_BEGUN, "facts"):
+        facts = replace(facts, started=begun.get("started", facts.started), command=begun.get("command", facts.command))
     store.note("facts", {"started": facts.started, "command": facts.command})
     store.note("state", {"conditions": conditions, "finished": False})
     store.write_run(facts)
@@ -367,7 +377,7 @@ def _earlier(
         StoreError: going on was asked for, and the records there were made under other conditions.
     """
     notes = (store.damage,) if store.damage else ()
-    others = differing(store.noted("state"), conditions, resume=resume, folder=store.folder, made="records were made")
+    others = differing(store.state(), conditions, resume=resume, folder=store.folder, made="records were made")
     if others is None:
         return {}, notes
     if not others:
@@ -409,19 +419,21 @@ class _Work:
 
 def _recorder(experiment: Experiment, store: Store, observer: RunObserver) -> Recorder:
     pruner = Pruner(experiment.search.prune) if experiment.search else None
-    return Recorder(store, observer, pruner, store.noted("notes") or [])
+    sentences = store.fact(_SENTENCES, "notes")
+    return Recorder(store, observer, pruner, sentences or [])
 
 
 def _work(asked: _Asked, recorder: Recorder, cards: Cards | None, facts: RunRecord, *, emulate: bool) -> _Work:
     context = FlowContext(asked.experiment, asked.gpu, emulate, variants=len(asked.planned))
-    baselines = BaselineWatch(recorder.store.noted("baselines") or {})
-    work = _Work(asked, context, recorder, cards, baselines, facts, asked.planned)
+    met = recorder.store.fact(_BASELINES, "baselines")
+    work = _Work(asked, context, recorder, cards, BaselineWatch(met or {}), facts, asked.planned)
     if cards is not None:
-        known = {**(recorder.store.noted("cards") or {}), **{card.id: [card.label, card.host] for card in asked.cards}}
+        earlier = recorder.store.fact(_CARDS, "cards")
+        known = {**(earlier or {}), **{card.id: [card.label, card.host] for card in asked.cards}}
         recorder.store.note("cards", known)
         if len(known) > 1:
-            earlier = recorder.store.noted("controls") or []
-            work.controls = Controls(cards, flow.policy_of(asked.experiment), known, earlier)
+            timings = recorder.store.fact(_CONTROLS, "controls")
+            work.controls = Controls(cards, flow.policy_of(asked.experiment), known, timings or [])
     return work
 
 

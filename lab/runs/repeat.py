@@ -22,6 +22,7 @@ import numpy as np
 
 from lab.base import workers
 from lab.base.errors import StoreError
+from lab.base.folder import Folder
 from lab.measured.ranks import rank_correlation
 from lab.measured.standing import baseline_beside, common_baseline, standing
 from lab.measured.timing import Kind
@@ -73,7 +74,7 @@ def run_twice(
         first = run(file, replace(options, followed=True), observer, services)
     if first.interrupted:
         return first
-    second = first.folder / FOLDER
+    second = (Folder(first.folder) / FOLDER).make()
     with Store(first.folder, create=True) as store:
         if not store.noted("repeating"):  # a second run that is there already belongs to an earlier first one
             with Store(second, create=True) as stale:
@@ -88,7 +89,7 @@ def run_twice(
             with Store(second) as other:
                 found = repeated((facts, first.records), (other.run(), other.records()))
             store.write_repeat(found)
-            store.note("state", {**store.noted("state"), "finished": True})
+            store.note("state", {**(store.state() or {}), "finished": True})
         store.write_run(facts)
         return replace(first, run=facts, pages=services.render(store), interrupted=interrupted)
 

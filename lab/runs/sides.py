@@ -5,23 +5,26 @@ A variant is named behind the place of its run: `reports/gemm_unroll#1a2b3c`, by
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from lab.base.collecting import uncollected
 from lab.base.errors import Location, StoreError, UserError, did_you_mean
+from lab.base.files import read_regular
+from lab.base.folder import Folder
 from lab.store import published
 from lab.store.codec import RUN, VARIANT
-from lab.store.database import Store
+from lab.store.database import Store, variant_folder
+from lab.store.decoding import plain
 from lab.store.model import RunRecord, VariantRecord
 from lab.store.scores import lean, lean_records
 
 _SOURCE = "kernel.cu"
 _SHOWN = 12
+_MOST_BYTES = 1 << 29
+_MOST_VALUES = 20_000_000
+"""Of a `records.json`, which holds all of a run that may have ten thousand variants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ def _read(path: Path) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
     """The run and its records, without what a comparison does not ask for, whatever they are read from."""
     if path.is_file():
         run, records = _read_file(path)
-    elif (path / published.RECORDS).is_file():
+    elif Folder(path).check(published.RECORDS):
         made = published.read_records(path)
         run, records = made.run, made.records
     else:
@@ -79,10 +82,10 @@ def _read_file(path: Path) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
         return made.run, made.records
     try:
         with uncollected():
-            values = json.loads(path.read_bytes())
+            values = plain(read_regular(path, _MOST_BYTES, "the records"), str(path), _MOST_VALUES)
             records = [{key: value for key, value in one.items() if key != "derived"} for one in values["records"]]
             return RUN.validate_python(values["run"]), tuple(map(VARIANT.validate_python, records))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
+    except (OSError, StoreError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError(
             f"{path} is no records.json of this version of lab: {str(error).splitlines()[0]}; "
             "accepted: a run directory, a folder of committed results, or a records.json"
@@ -106,9 +109,6 @@ def _chosen(records: Sequence[VariantRecord], wanted: str, place: str) -> Varian
 
 def _source(path: Path, variant: str) -> str | None:
     folder = path.parent if path.is_file() else path
-    try:
-        if (folder / published.RECORDS).is_file():
-            return published.read_listings(folder).get(variant, {}).get(_SOURCE)
-        return (folder / "variants" / variant / _SOURCE).read_text(encoding="utf-8", errors="replace")
-    except (OSError, StoreError):
-        return None
+    if Folder(folder).check(published.RECORDS):
+        return published.read_listings(folder).get(variant, {}).get(_SOURCE)
+    return variant_folder(folder, variant).read_text(_SOURCE)

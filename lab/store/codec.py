@@ -13,7 +13,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, TypeAdapter
 from pydantic_core import PydanticSerializationError
 
-from lab.base.files import spelled
+from lab.base.folder import is_name
+from lab.base.spelling import spelled
 from lab.store.model import RepeatRecord, RunRecord, Status, VariantRecord
 
 SCHEMA = 27
@@ -44,6 +45,17 @@ def _with_verdict(record: VariantRecord) -> VariantRecord:
     return replace(record, status=Status.NOT_EXECUTED, reason=record.reason.removeprefix(_NOT_EXECUTED))
 
 
+def _with_name(record: VariantRecord) -> VariantRecord:
+    """Return the record, whose id names a folder.
+
+    Raises:
+        ValueError: It does not.
+    """
+    if not is_name(record.variant):
+        raise ValueError(f"variant {record.variant[:300]!r} is not a name of a folder")
+    return record
+
+
 def _with_baselines(run: object) -> object:
     """The fields of a run's record, with the `baseline` of a schema up to 10 as `baselines`."""
     if not isinstance(run, dict) or "baseline" not in run:
@@ -72,7 +84,9 @@ def _by_label(text: str, axes: Sequence[str]) -> dict[str, str]:
 # JSON has neither infinity nor NaN; an error can be either, and null would not tell which
 for _record in (VariantRecord, RunRecord):
     _record.__pydantic_config__ = ConfigDict(ser_json_inf_nan="strings")  # type: ignore[union-attr]
-VARIANT: TypeAdapter[VariantRecord] = TypeAdapter(Annotated[VariantRecord, AfterValidator(_with_verdict)])
+VARIANT: TypeAdapter[VariantRecord] = TypeAdapter(
+    Annotated[VariantRecord, AfterValidator(_with_name), AfterValidator(_with_verdict)]
+)
 RUN: TypeAdapter[RunRecord] = TypeAdapter(Annotated[RunRecord, BeforeValidator(_with_baselines)])
 REPEAT = TypeAdapter(RepeatRecord)
 

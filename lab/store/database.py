@@ -6,12 +6,11 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from lab.base.collecting import uncollected
 from lab.base.errors import StoreError
-from lab.base.files import write_atomically
+from lab.base.folder import Folder
 from lab.store.codec import READ_TOO, REPEAT, RUN, SCHEMA, VARIANT, record_to_text
+from lab.store.decoding import decode
 from lab.store.journal import Journal, JournalFormat
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 from lab.store.roles import with_roles
@@ -22,6 +21,15 @@ PROVENANCE = "provenance.json"
 
 PTX = "kernel.ptx"
 """The file of a variant's PTX."""
+
+
+def variant_folder(run: Path, variant: str) -> Folder:
+    """Return the folder of a variant's files in a run directory.
+
+    Raises:
+        StoreError: The id is not a name of a folder.
+    """
+    return Folder(run) / "variants" / variant
 
 
 class Store(Journal):
@@ -61,10 +69,7 @@ class Store(Journal):
             StoreError: it cannot be read.
         """
         text = self._noted_text("repeat")
-        try:
-            return None if text is None else REPEAT.validate_json(text)
-        except ValidationError as error:
-            raise StoreError(f"{self.folder}: the comparison with the second run cannot be read: {error}") from error
+        return None if text is None else decode(REPEAT, text, f"{self.folder}: the comparison with the second run")
 
     def write(self, record: VariantRecord, position: int) -> None:
         """Store one variant's record, replacing an earlier one.
@@ -95,10 +100,7 @@ class Store(Journal):
         text = self._noted_text("run")
         if text is None:
             raise StoreError(f"{self.folder} holds no run: the database is empty")
-        try:
-            return RUN.validate_json(text)
-        except ValidationError as error:
-            raise StoreError(f"{self.folder}: the run's facts cannot be read: {error}") from error
+        return decode(RUN, text, f"{self.folder}: the run's facts")
 
     def records(self) -> tuple[VariantRecord, ...]:
         """Every finished record, in the experiment's order.
@@ -115,10 +117,8 @@ class Store(Journal):
         Raises:
             StoreError: one cannot be read.
         """
-        try:
-            yield from map(self._known, map(VARIANT.validate_json, self.texts()))
-        except ValidationError as error:
-            raise StoreError(f"{self.folder}: a record cannot be read: {error}") from error
+        for text in self.texts():
+            yield self._record(text)
 
     def texts(self) -> Iterator[bytes]:
         """Every finished record as its JSON text in UTF-8, in the experiment's order, one at a time."""
@@ -138,9 +138,9 @@ class Store(Journal):
     def _files_are_whole(self, variant: str) -> bool:
         folder = self.variant_folder(variant)
         try:
-            sizes = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["sizes"]
-            return all((folder / name).stat().st_size == size for name, size in sizes.items())
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            sizes = json.loads(folder.read(PROVENANCE) or b"")["sizes"]
+            return all(folder.size(name) == size for name, size in sizes.items())
+        except (OSError, StoreError, ValueError, KeyError, TypeError, AttributeError):
             return False
 
     def record(self, variant: str) -> VariantRecord:
@@ -152,20 +152,15 @@ class Store(Journal):
         rows = self._select("SELECT json FROM records WHERE variant=?", variant)
         if not rows:
             raise StoreError(f"{self.folder} holds no variant {variant}")
-        try:
-            return self._known(VARIANT.validate_json(rows[0][0]))
-        except ValidationError as error:
-            raise StoreError(f"{self.folder}: a record cannot be read: {error}") from error
+        return self._record(rows[0][0])
 
-    def _known(self, record: VariantRecord) -> VariantRecord:
-        """A record with what older ones lack and their PTX says."""
+    def _record(self, text: str | bytes) -> VariantRecord:
+        """A record, with what older ones lack and their PTX says."""
+        record = decode(VARIANT, text, f"{self.folder}: a record")
         return with_roles(record, lambda: self._ptx(record.variant))
 
     def _ptx(self, variant: str) -> str | None:
-        try:
-            return (self.variant_folder(variant) / PTX).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return None
+        return self.variant_folder(variant).read_text(PTX)
 
     def count(self) -> int:
         """Number of finished records."""
@@ -177,15 +172,19 @@ class Store(Journal):
         Raises:
             StoreError: it is missing or cannot be read.
         """
-        path = self.variant_folder(variant) / name
-        try:
-            return path.read_bytes()
-        except OSError as error:
-            raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+        folder = self.variant_folder(variant)
+        content = folder.read(name)
+        if content is None:
+            raise StoreError(f"{folder.path / name} cannot be read: No such file or directory")
+        return content
 
-    def variant_folder(self, variant: str) -> Path:
-        """The folder of a variant's files."""
-        return self.folder / "variants" / variant
+    def variant_folder(self, variant: str) -> Folder:
+        """The folder of a variant's files.
+
+        Raises:
+            StoreError: The id is not a name of a folder.
+        """
+        return variant_folder(self.folder, variant)
 
     def write_files(self, variant: str, files: Mapping[str, str | bytes]) -> None:
         """Write a variant's files in this order, each whole or not at all.
@@ -199,11 +198,11 @@ class Store(Journal):
         """
         folder = self.variant_folder(variant)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.make()
             for name, content in files.items():
-                write_atomically(folder / name, content)
+                folder.write(name, content)
         except OSError as error:
-            raise StoreError(f"{folder} cannot be written: {error}") from error
+            raise StoreError(f"{folder.path} cannot be written: {error}") from error
 
 
 class _StoredRecords(Mapping[str, VariantRecord]):

@@ -11,15 +11,28 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 from urllib.parse import quote
 
+from pydantic import AfterValidator, TypeAdapter
+
 from lab.base.errors import StoreError
+from lab.base.folder import Folder
 from lab.base.lock import Lock
+from lab.store.decoding import decode
+
+
+def _checked_state(state: dict[str, Any]) -> dict[str, Any]:
+    """Check that the state of a run says whether that finished, and under which conditions it was made."""
+    if isinstance(state.get("finished"), bool) and isinstance(state.get("conditions"), dict):
+        return state
+    raise ValueError("expected the keys conditions, a mapping, and finished, true or false")
+
 
 Statement = tuple[str, Iterable[tuple[Any, ...]]]
 """SQL with `?` for values, and the rows of values to execute it with."""
@@ -48,10 +61,45 @@ class JournalFormat:
     readable: tuple[int, ...] = ()
 
 
+T = TypeVar("T")
+RunState = dict[str, Any]
+"""`conditions`, a mapping, and whether the run `finished`."""
+
+_ANYTHING: Final[TypeAdapter[Any]] = TypeAdapter(Any)
+_STATE: Final[TypeAdapter[RunState]] = TypeAdapter(Annotated[RunState, AfterValidator(_checked_state)])
+_DAMAGE: Final = (sqlite3.Error, UnicodeDecodeError)
+"""What a damaged file raises; SQLite quotes it in messages, which need not be UTF-8 then."""
+
+_COMPANIONS: Final = ("", "-wal", "-shm", "-journal")
+"""What follows the name of a database in the names of its files."""
+
+_SUPER_JOURNAL: Final = bytes.fromhex("d9d505f920a163d7")
+"""How a rollback journal ends that names another file, which SQLite removes when it rolls back."""
+
+_MOST_ROW_BYTES: Final = 1 << 26
+"""Largest record."""
+
+_STEPS_PER_LOOK: Final = 1_000_000
+"""Instructions of SQLite's machine between two looks at the clock: some milliseconds."""
+
+_MOST_SECONDS: Final = 10.0
+"""Longest time for reading a schema, which takes a millisecond."""
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """Open a database file to write, creating it where it is missing."""
     # a `Writer`'s thread uses it, too; the journal's own lock keeps transactions of two threads apart
-    return sqlite3.connect(path, check_same_thread=False)
+    return _guarded(sqlite3.connect(path, check_same_thread=False))
+
+
+def _guarded(db: sqlite3.Connection) -> sqlite3.Connection:
+    """Limit what a file that somebody else made can do when it is read."""
+    db.execute("PRAGMA trusted_schema=OFF")
+    db.execute("PRAGMA cell_size_check=ON")
+    db.execute("PRAGMA mmap_size=0")  # a file that another process cuts short would end this one
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_ROW_BYTES)
+    db.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    return db
 
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
@@ -77,15 +125,20 @@ def connect_to_read(path: Path) -> sqlite3.Connection:
                 f"the last run did not end properly, and what it wrote last is in {log.name}, which cannot be merged "
                 f"here ({error}); copy the directory to where you can write"
             ) from error
-        return sqlite3.connect(f"{name}?immutable=1", uri=True, check_same_thread=False)
-    return db
+        return _guarded(sqlite3.connect(f"{name}?immutable=1", uri=True, check_same_thread=False))
+    return _guarded(db)
 
 
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError as error:  # a name that is too long, a folder that may not be entered
-        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+def _schema(db: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    """Return kind, name and definition of everything that a database holds, its spaces as one."""
+    rows = db.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+    return [(str(kind), str(name), " ".join(str(sql).split())) for kind, name, sql in rows]
+
+
+def _ends_with(folder: Folder, name: str, end: bytes) -> bool:
+    with os.fdopen(folder.open(name, os.O_RDONLY), "rb") as stream:
+        stream.seek(max(0, os.fstat(stream.fileno()).st_size - len(end)))
+        return stream.read(len(end)) == end
 
 
 class Journal:
@@ -114,12 +167,13 @@ class Journal:
         form = self.form
         self.folder, self.path, self.damage = folder, folder / form.name, ""
         self._one_at_a_time = threading.Lock()
-        if not create and not _is_file(self.path):
-            raise StoreError(f"{folder} holds no {form.content}: there is no {form.name}; `{form.command}` makes one")
         self._lock = Lock(folder) if create else None
         try:
             found = self._recovered() if create else self._open()
-        except (sqlite3.Error, OSError) as error:
+        except StoreError:
+            self._unlock()
+            raise
+        except (*_DAMAGE, OSError) as error:
             self._unlock()
             raise StoreError(f"{self.path} cannot be opened: {error}") from error
         if found != form.schema and found not in form.readable:
@@ -128,21 +182,45 @@ class Journal:
                 f"{self.path} has schema {found}, this program writes {form.schema}; remove {folder} and run again"
             )
 
+    def _is_there(self) -> bool:
+        """Check the database's files, which SQLite opens by itself, and return whether there is one.
+
+        Raises:
+            StoreError: One of them is not a regular file, or names a file for SQLite to remove.
+        """
+        folder, name = Folder(self.folder), self.form.name
+        try:
+            there = [folder.check(f"{name}{suffix}") for suffix in _COMPANIONS]
+            if there[-1] and _ends_with(folder, f"{name}{_COMPANIONS[-1]}", _SUPER_JOURNAL):
+                raise StoreError(
+                    f"{self.path}{_COMPANIONS[-1]} names another file, which SQLite would remove; "
+                    f"expected a journal of {name} alone"
+                )
+        except OSError as error:  # a name that is too long, a folder that may not be entered
+            raise StoreError(f"{self.path} cannot be read: {error.strerror}") from error
+        return there[0]
+
     def _recovered(self) -> int:
         """Open the file to write, after setting aside a damaged one; its schema."""
         try:
             return self._open()
         except sqlite3.OperationalError:  # the disk or the permissions, not the content
             raise
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             self._set_aside(error)
             return self._open()
 
     def _open(self) -> int:
         """Connect, check and complete the file; its schema."""
         writes = self._lock is not None
+        if not self._is_there() and not writes:
+            form = self.form
+            raise StoreError(
+                f"{self.folder} holds no {form.content}: there is no {form.name}; `{form.command}` makes one"
+            )
         self._db = connect(self.path) if writes else connect_to_read(self.path)
         try:
+            self._check_schema()
             if writes:
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.execute("PRAGMA synchronous=FULL")
@@ -160,6 +238,29 @@ class Journal:
             raise
         return found
 
+    def _check_schema(self) -> None:
+        """Check that the file holds no table, view, trigger or index but those of this program.
+
+        Raises:
+            StoreError: It does: reading them could compute anything.
+        """
+        with contextlib.closing(sqlite3.connect(":memory:")) as own:
+            for table in self.form.tables:
+                own.execute(table)
+            expected = set(_schema(own))
+        # pages of the schema that refer to each other can take for ever to read; `_check` would say so, and reads them
+        deadline = time.monotonic() + _MOST_SECONDS
+        self._db.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_PER_LOOK)
+        entries = _schema(self._db)
+        self._db.set_progress_handler(None, 0)
+        tables = ", ".join(sorted(name for kind, name, _ in expected if kind == "table"))
+        for kind, name, definition in entries:
+            if (kind, name, definition) not in expected:
+                raise StoreError(
+                    f"{self.path} holds a {kind} {name[:100]!r} that `{self.form.command}` did not make; "
+                    f"expected the tables {tables} as it makes them"
+                )
+
     def _check(self) -> None:
         """Read every page.
 
@@ -170,12 +271,12 @@ class Journal:
         if state != "ok":
             raise sqlite3.DatabaseError(state)
 
-    def _set_aside(self, error: sqlite3.DatabaseError) -> None:
+    def _set_aside(self, error: sqlite3.DatabaseError | UnicodeDecodeError) -> None:
         """Rename a damaged file: what it holds cannot be trusted, and all of it can be made again."""
         kept = self.path.with_name(f"{self.path.name}.damaged")
         self.path.replace(kept)
         for companion in ("-wal", "-shm"):
-            self.path.with_name(self.path.name + companion).unlink(missing_ok=True)
+            Folder(self.folder).remove(f"{self.form.name}{companion}")
         self.damage = f"The database of an earlier run was damaged ({error}); it is kept as {kept.name}."
 
     def __enter__(self) -> Self:
@@ -205,8 +306,24 @@ class Journal:
 
     def noted(self, key: str) -> Any:  # noqa: ANN401 - whatever JSON holds
         """What `note` stored; None where there is nothing."""
+        return self.fact(_ANYTHING, key)
+
+    def fact(self, shape: TypeAdapter[T], key: str) -> T | None:
+        """What is stored under a key; None where there is nothing.
+
+        Raises:
+            StoreError: It does not have this shape.
+        """
         text = self._noted_text(key)
-        return None if text is None else json.loads(text)
+        return None if text is None else decode(shape, text, f"{self.path}: {key}")
+
+    def state(self) -> RunState | None:
+        """How far the run came that made the content, and under which conditions; None before it began.
+
+        Raises:
+            StoreError: It cannot be read.
+        """
+        return self.fact(_STATE, "state")
 
     def copy_into(self, folder: Path) -> None:
         """Copy the file, with all that is committed, into another directory.
@@ -218,7 +335,7 @@ class Journal:
             folder.mkdir(parents=True, exist_ok=True)
             with contextlib.closing(connect(folder / self.form.name)) as other:
                 self._db.backup(other)
-        except (sqlite3.Error, OSError) as error:
+        except (*_DAMAGE, OSError) as error:
             raise StoreError(f"{folder / self.form.name} cannot be written: {error}") from error
 
     @contextlib.contextmanager
@@ -231,7 +348,7 @@ class Journal:
         try:
             with self._one_at_a_time:
                 self._db.execute("BEGIN")  # sqlite3 begins a transaction by itself only for statements that write
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise StoreError(f"{self.path} cannot be read: {error}") from error
         with self._db:
             yield
@@ -257,7 +374,7 @@ class Journal:
             with self._one_at_a_time, self._db:
                 for statement, rows in statements:
                     self._db.executemany(statement, rows)
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise StoreError(f"{self.path} cannot be written: {error}") from error
 
     def _select(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
@@ -269,7 +386,7 @@ class Journal:
         try:
             with self._one_at_a_time:
                 return self._db.execute(statement, values).fetchall()
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise StoreError(f"{self.path} cannot be read: {error}") from error
 
     def _iterate(self, statement: str) -> Iterator[tuple[Any, ...]]:
@@ -280,5 +397,5 @@ class Journal:
         """
         try:
             yield from self._db.execute(statement)
-        except sqlite3.Error as error:
+        except _DAMAGE as error:
             raise StoreError(f"{self.path} cannot be read: {error}") from error

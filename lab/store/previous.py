@@ -6,11 +6,11 @@ kept in the same way.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Final
 
 from lab.base.errors import StoreError
+from lab.base.folder import Folder
 from lab.store.database import Store
 from lab.store.journal import Journal
 from lab.store.tuning import TuningStore
@@ -32,8 +32,8 @@ def keep(store: Store) -> None:
     Args:
         store: The directory, about to be cleared.
     """
-    state = store.noted("state")
-    if not state or not state.get("finished"):
+    state = store.state()
+    if not state or not state["finished"]:
         return
     try:
         run, records = store.run(), store.records()
@@ -52,8 +52,8 @@ def keep(store: Store) -> None:
 
 def keep_tuning(store: TuningStore) -> None:
     """The same of a tuning run."""
-    state = store.noted("state")
-    if not state or not state.get("finished"):
+    state = store.state()
+    if not state or not state["finished"]:
         return
     try:
         facts = store.known_facts()
@@ -67,9 +67,11 @@ def keep_tuning(store: TuningStore) -> None:
 
 
 def _emptied(store: Journal) -> Path:
-    target = store.folder / FOLDER
-    shutil.rmtree(target, ignore_errors=True)
-    return target
+    try:
+        Folder(store.folder).remove(FOLDER)
+        return (Folder(store.folder) / FOLDER).make()
+    except OSError as error:
+        raise StoreError(f"{store.folder / FOLDER} cannot be replaced: {error.strerror}") from error
 
 
 def _move_files(store: Journal, target: Path) -> None:
@@ -80,5 +82,5 @@ def _move_files(store: Journal, target: Path) -> None:
 
 def kept(store: Journal) -> Path | None:
     """The folder of the last finished run of a directory; None where there is none."""
-    target = store.folder / FOLDER
-    return target if (target / store.form.name).is_file() else None
+    target = Folder(store.folder) / FOLDER
+    return target.path if target.size(store.form.name) is not None else None

@@ -29,16 +29,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from lab.base.collecting import uncollected
 from lab.base.errors import StoreError
 from lab.base.files import write_atomically
+from lab.base.folder import Folder
 from lab.base.sizes import AXES, Size
+from lab.base.unpacking import members, unpacked
 from lab.measured.timing import Kind, Samples
 from lab.store import tuning
 from lab.store.codec import READ_TOO, REPEAT, RUN, SCHEMA, VARIANT, record_to_text
 from lab.store.database import PROVENANCE, Store
+from lab.store.decoding import plain, validate
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 from lab.store.tuning import CUTS, FACTS, STEPS, TuningStore
 from lab.store.tuning_model import KernelFacts, Timed, TimingStage
@@ -50,6 +53,9 @@ TIMES: Final = "times.csv.xz"
 WINNERS: Final = "winners.csv.xz"
 FULL: Final = "full"
 """Folder, beside the committed files, in which the whole page is drawn."""
+
+MOST_BYTES: Final = 1 << 26
+"""Most bytes that a committed file may unpack to; the largest has ten million."""
 
 LEFT_OUT: Final = "published"
 """Key under which a store and provenance.json keep the sentences on what the committed results lack."""
@@ -65,6 +71,8 @@ _ERROR_DIGITS: Final = 2
 """Significant digits of a tuning run's errors, which are compared with a tolerance."""
 
 _KERNELS = TypeAdapter(list[KernelFacts])
+_LIST = TypeAdapter(list[Any])
+_SENTENCES = TypeAdapter(tuple[str, ...])
 _MEMBERS: Final = "members"
 """Column of the number of products of a size, since `batch` is that of the launches of a sample."""
 
@@ -92,7 +100,7 @@ class PublishedRun:
 
 def is_published(folder: Path) -> bool:
     """Whether a folder holds committed results of a run or a tuning run."""
-    return (folder / RECORDS).is_file() or (folder / TUNING).is_file()
+    return any(Folder(folder).check(name) for name in (RECORDS, TUNING))
 
 
 def compressed(content: str | bytes) -> bytes:
@@ -115,17 +123,14 @@ def read_records(folder: Path) -> PublishedRun:
     Raises:
         StoreError: The file is missing or damaged, or another schema of this program wrote it.
     """
-    made = _read_json(folder / RECORDS, (SCHEMA, *READ_TOO))
-    try:
-        with uncollected():
-            return PublishedRun(
-                RUN.validate_python(made["run"]),
-                tuple(map(VARIANT.validate_python, made["records"])),
-                REPEAT.validate_python(made["repeat"]) if made.get("repeat") else None,
-                tuple(made.get("left_out", ())),
-            )
-    except (KeyError, ValidationError) as error:
-        raise StoreError(f"{folder / RECORDS} cannot be read: {error}") from error
+    with uncollected():
+        made, place = _read_json(folder, RECORDS, (SCHEMA, *READ_TOO)), str(folder / RECORDS)
+        return PublishedRun(
+            validate(RUN, made.get("run"), place),
+            tuple(validate(VARIANT, record, place) for record in validate(_LIST, made.get("records"), place)),
+            validate(REPEAT, made["repeat"], place) if made.get("repeat") else None,
+            validate(_SENTENCES, made.get("left_out", ()), place),
+        )
 
 
 def write_listings(texts: Mapping[str, Mapping[str, str]], folder: Path) -> int:
@@ -142,7 +147,7 @@ def write_listings(texts: Mapping[str, Mapping[str, str]], folder: Path) -> int:
     if content:
         write_atomically(folder / LISTINGS, content)
     else:
-        (folder / LISTINGS).unlink(missing_ok=True)
+        Folder(folder).remove(LISTINGS)
     return len(content)
 
 
@@ -168,17 +173,14 @@ def read_listings(folder: Path) -> dict[str, dict[str, str]]:
     Raises:
         StoreError: The archive is damaged.
     """
-    path, found = folder / LISTINGS, dict[str, dict[str, str]]()
-    if not path.is_file():
-        return found
+    found: dict[str, dict[str, str]] = {}
     try:
-        with tarfile.open(path, mode="r:xz") as tar:
-            for member in tar:
-                variant, _, file = member.name.partition("/")
-                if file in _TEXTS and (stream := tar.extractfile(member)) is not None:
-                    found.setdefault(variant, {})[file] = stream.read().decode()
-    except (tarfile.TarError, lzma.LZMAError, EOFError, OSError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path} cannot be read: {error}") from error
+        for name, content in members(_unpacked(folder, LISTINGS) or b""):
+            variant, _, file = name.partition("/")
+            if file in _TEXTS:
+                found.setdefault(variant, {})[file] = content.decode()
+    except ValueError as error:
+        raise StoreError(f"{folder / LISTINGS} cannot be read: {error}") from error
     return found
 
 
@@ -233,9 +235,9 @@ def restore(folder: Path, target: Path) -> None:
     Raises:
         StoreError: `folder` holds none, they are damaged or of another schema, or `target` cannot be written.
     """
-    if (folder / TUNING).is_file():
+    if Folder(folder).check(TUNING):
         _restore_tuning(folder, target)
-    elif (folder / RECORDS).is_file():
+    elif Folder(folder).check(RECORDS):
         _restore_run(folder, target)
     else:
         raise StoreError(f"{folder} holds no committed results: it has neither {RECORDS} nor {TUNING}")
@@ -257,13 +259,14 @@ def _restore_run(folder: Path, target: Path) -> None:
 
 
 def _restore_tuning(folder: Path, target: Path) -> None:
-    made = _read_json(folder / TUNING, (tuning.SCHEMA, *tuning.READ_TOO))
+    made = _read_json(folder, TUNING, (tuning.SCHEMA, *tuning.READ_TOO))
     try:
         kernels = _KERNELS.validate_python(made["kernels"])
         facts, steps = FACTS.validate_python(made["facts"]), STEPS.validate_python(made["steps"])
         cuts = CUTS.validate_python(made["cuts"])
-        times = list(_times(folder / TIMES, {(one.type, one.name): one.id for one in kernels}))
-    except (KeyError, ValueError, TypeError, AttributeError) as error:  # a row that is too short holds None
+        times = list(_times(folder, {(one.type, one.name): one.id for one in kernels}))
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError, csv.Error) as error:
+        # a row that is too short holds None
         raise StoreError(f"{folder} cannot be read: {error}") from error
     _make(target)
     with TuningStore(target, create=True) as store:
@@ -278,8 +281,8 @@ def _restore_tuning(folder: Path, target: Path) -> None:
             store.write_times(stage, size, by_kernel)
 
 
-def _times(path: Path, ids: Mapping[tuple[str, str], str]) -> Iterator[tuple[TimingStage, Size, str, Timed]]:
-    for row in csv.DictReader(io.StringIO(_text(path))):
+def _times(folder: Path, ids: Mapping[tuple[str, str], str]) -> Iterator[tuple[TimingStage, Size, str, Timed]]:
+    for row in csv.DictReader(io.StringIO(_text(folder, TIMES))):
         samples = None
         if row["samples_ms"]:
             ms, unused = tuple(map(float, row["samples_ms"].split())), tuple(map(int, row["unused"].split()))
@@ -298,19 +301,28 @@ def _make(folder: Path) -> None:
         raise StoreError(f"{folder} cannot be made: {error.strerror}") from error
 
 
-def _read_json(path: Path, schemas: tuple[int, ...]) -> dict[str, Any]:
-    try:
-        made = json.loads(_text(path))
-        found = made["schema"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(f"{path} cannot be read: {error!r}") from error
+def _read_json(folder: Path, name: str, schemas: tuple[int, ...]) -> dict[str, Any]:
+    path = folder / name
+    made = plain(_text(folder, name), str(path))
+    if not isinstance(made, dict):
+        raise StoreError(f"{path} cannot be read: expected a mapping, found {type(made).__name__}")
+    found = made.get("schema")
     if found not in schemas:
-        raise StoreError(f"{path} has schema {found}; this program reads {', '.join(map(str, sorted(schemas)))}")
+        raise StoreError(f"{path} has schema {found!r}; this program reads {', '.join(map(str, sorted(schemas)))}")
     return dict(made)
 
 
-def _text(path: Path) -> str:
+def _text(folder: Path, name: str) -> str:
     try:
-        return lzma.decompress(path.read_bytes()).decode()
-    except (OSError, lzma.LZMAError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path} cannot be read: {error}") from error
+        content = _unpacked(folder, name)
+        if content is None:
+            raise StoreError(f"{folder / name} cannot be read: no such file")
+        return content.decode()
+    except ValueError as error:
+        raise StoreError(f"{folder / name} cannot be read: {error}") from error
+
+
+def _unpacked(folder: Path, name: str) -> bytes | None:
+    """Return the content of a compressed file; None where there is no file of this name."""
+    packed = Folder(folder).read(name)
+    return None if packed is None else unpacked(packed, MOST_BYTES)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar
-from lab.base.files import write_atomically
+from lab.base.files import read_regular, write_atomically
 from lab.store.model import RunRecord, Status, VariantRecord
 
 MOST_BYTES: Final = 500_000_000
@@ -81,13 +81,7 @@ def read_tuned(file: Path) -> TunedSpace:
         UserError: The file cannot be read, or holds neither.
     """
     try:
-        if file.stat().st_size > MOST_BYTES:
-            raise UserError(
-                "too large", at=Location(file), found=f"{file.stat().st_size} bytes", accepted=f"{MOST_BYTES}"
-            )
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", at=Location(file)) from error
+        text = read_regular(file, MOST_BYTES).decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError("not UTF-8 text", at=Location(file), found=f"byte {error.start}") from error
     data = _parsed(text, file)

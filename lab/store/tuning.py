@@ -17,10 +17,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, TypeVar
 
-from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, TypeAdapter
 
 from lab.base.errors import StoreError
 from lab.base.sizes import AXES, BATCH_AXES, Size
+from lab.store.decoding import decode
 from lab.store.journal import Journal, JournalFormat
 from lab.store.tuning_model import Cut, CutKind, KernelFacts, ProtocolStep, Timed, TimingStage, TuningFacts
 
@@ -128,7 +129,7 @@ class TuningStore(Journal):
         Raises:
             StoreError: they cannot be read.
         """
-        return self._fact(FACTS, "facts")
+        return self.fact(FACTS, "facts")
 
     def facts(self) -> TuningFacts:
         """The run's own facts.
@@ -148,7 +149,7 @@ class TuningStore(Journal):
             StoreError: one cannot be read.
         """
         rows = self._select("SELECT json FROM kernels ORDER BY rowid")
-        return tuple(self._read(_KERNEL, text) for (text,) in rows)
+        return tuple(decode(_KERNEL, text, f"{self.path}: a kernel") for (text,) in rows)
 
     def times(self, stage: TimingStage) -> dict[str, dict[Size, Timed]]:
         """Every time of a stage, by the kernel's id and the size.
@@ -163,7 +164,7 @@ class TuningStore(Journal):
                 continue  # a store of an older schema
             query = f"SELECT kernel, json, {', '.join(axes)} FROM {table} WHERE stage=?"  # noqa: S608 - our own names
             for kernel, text, *size in self._select(query, stage):
-                found.setdefault(kernel, {})[tuple(size)] = self._read(_TIMED, text)
+                found.setdefault(kernel, {})[tuple(size)] = decode(_TIMED, text, f"{self.path}: a time")
         return found
 
     def steps(self) -> tuple[Mapping[str, tuple[ProtocolStep, ...]], Mapping[str, tuple[Cut, ...]]]:
@@ -172,14 +173,4 @@ class TuningStore(Journal):
         Raises:
             StoreError: it cannot be read.
         """
-        return self._fact(STEPS, "steps") or {}, self._fact(CUTS, "cuts") or {}
-
-    def _fact(self, adapter: TypeAdapter[T], key: str) -> T | None:
-        text = self._noted_text(key)
-        return None if text is None else self._read(adapter, text)
-
-    def _read(self, adapter: TypeAdapter[T], text: str) -> T:
-        try:
-            return adapter.validate_json(text)
-        except ValidationError as error:
-            raise StoreError(f"{self.path} holds something that this program cannot read: {error}") from error
+        return self.fact(STEPS, "steps") or {}, self.fact(CUTS, "cuts") or {}

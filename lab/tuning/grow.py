@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 
 from lab.base.errors import Location, UserError
+from lab.base.folder import Folder
 from lab.base.sizes import Size, extents
 from lab.library import emit, specialise
 from lab.library.alignment import Alignment
@@ -96,7 +97,7 @@ def library(context: TuningContext, final: FinalStep, folder: Path, source: str)
         _time_held_out(context, final, grown, picked, held)
     times = TimesKind.MEASURED if context.bench.kind is Kind.MEASURED else TimesKind.PREDICTED
     cubins = {name: picked[name].cubin for name in grown.logic.kernels}
-    where = folder / f"{asked.name}_{final.type.layout}"
+    where = (Folder(folder) / f"{asked.name}_{final.type.layout}").make()
     return write(context, final, grown, where, times=times, source=source, cubins=cubins)
 
 

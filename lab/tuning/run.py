@@ -257,7 +257,7 @@ def _take_up(store: TuningStore, conditions: dict[str, JsonValue], *, resume: bo
     Raises:
         StoreError: `resume` asks to continue it, and it was made under other conditions.
     """
-    others = differing(store.noted("state"), conditions, resume=resume, folder=store.folder, made="times were taken")
+    others = differing(store.state(), conditions, resume=resume, folder=store.folder, made="times were taken")
     if others is None or others:
         keep_tuning(store)
         store.clear()

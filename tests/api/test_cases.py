@@ -7,6 +7,7 @@ import pytest
 
 from lab.api.cases import cases_of, leading, path_of, save
 from lab.base.errors import UserError
+from lab.base.folder import Folder
 from lab.experiment.load import from_text
 
 SOURCE = "__global__ void f(float* y, int n) { y[threadIdx.x] = n + b; }"
@@ -61,9 +62,9 @@ def test_the_leading_part_of_an_array(experiment):
 
 
 def test_an_array_is_written_once(tmp_path):
-    save(tmp_path, "a.npy", np.arange(3))
+    save(Folder(tmp_path), "a.npy", np.arange(3))
     before = (tmp_path / "a.npy").stat().st_mtime_ns
-    save(tmp_path, "a.npy", np.arange(3))
+    save(Folder(tmp_path), "a.npy", np.arange(3))
     assert (tmp_path / "a.npy").stat().st_mtime_ns == before
-    save(tmp_path, "a.npy", np.arange(4)[::-1])
+    save(Folder(tmp_path), "a.npy", np.arange(4)[::-1])
     assert np.load(tmp_path / "a.npy").tolist() == [3, 2, 1, 0]

@@ -55,7 +55,7 @@ def test_a_folder_that_cannot_be_made_is_an_error_in_words(tmp_path: Path) -> No
     with pytest.raises(StoreError, match="cannot be written"):
         Lock(tmp_path / "file" / "folder")
     (tmp_path / "taken" / LOCK_NAME).mkdir(parents=True)
-    with pytest.raises(StoreError, match="cannot be written"):
+    with pytest.raises(StoreError, match="expected a regular file, found a folder"):
         Lock(tmp_path / "taken")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -15,13 +16,41 @@ def fuzz(benchmark_script):
     return benchmark_script("fuzz")
 
 
+FOREIGN = ["run directory", "database", "archive"]
+
+
 def test_mutated_inputs_are_read_or_refused_in_words(fuzz):
-    counts, wrong = fuzz.fuzz(500, 20261121)
+    names = [name for name in (*fuzz.corpora(), *fuzz.GROWN) if name not in FOREIGN]
+    counts, wrong = fuzz.fuzz(500, 20261121, names)
     assert wrong == []
-    names = {name.partition(":")[0] for name in counts}
-    assert names == {*fuzz.corpora(), *fuzz.GROWN}
-    assert all(counts[f"{name}: read"] for name in names - {"template", "grown template"})
-    assert all(counts[f"{name}: refused"] for name in names - {"line table"})
+    assert {name.partition(":")[0] for name in counts} == set(names)
+    assert all(counts[f"{name}: read"] for name in set(names) - {"template", "grown template"})
+    assert all(counts[f"{name}: refused"] for name in set(names) - {"line table"})
+
+
+def test_folders_of_somebody_elses_are_read_or_refused_in_words(fuzz):
+    counts, wrong = fuzz.fuzz(60, 20261128, FOREIGN)
+    assert wrong == []
+    assert all(counts[f"{name}: {end}"] for name in FOREIGN for end in ("read", "refused"))
+
+
+@pytest.mark.parametrize("escape", ["reads", "writes", "removes"])
+def test_it_sees_files_beside_a_folder_that_are_touched(fuzz, monkeypatch, escape):
+    def careless(sent, rng):
+        secret = sent.parent / "outside" / "secret"
+        handle = os.open(secret.parent, os.O_RDONLY)  # relative names pass the ear
+        if escape == "removes":
+            os.unlink("secret", dir_fd=handle)
+        else:
+            opened = os.open("secret", os.O_RDONLY if escape == "reads" else os.O_WRONLY, dir_fd=handle)
+            os.read(opened, 9) if escape == "reads" else os.write(opened, b"mine")
+            os.close(opened)
+        os.close(handle)
+
+    monkeypatch.setattr(sys.modules["fuzz_foreign"], "_use_run", careless)
+    _, wrong = fuzz.fuzz(2, 1, ["database"])
+    assert len(wrong) == 2
+    assert all(f"files beside the folder were {'read' if escape == 'reads' else 'changed'}" in one for one in wrong)
 
 
 def test_it_finds_what_it_looks_for(fuzz, monkeypatch):
@@ -56,13 +85,14 @@ def test_it_hears_of_files_processes_and_connections(fuzz, monkeypatch, tmp_path
 
 def test_only_processes_below_are_asked_for_their_words(fuzz, monkeypatch):
     """Threads of the kernel have none, and each would be waited for."""
-    asked, command_line = [], fuzz.command_line
+    watch = sys.modules["fuzz_watch"]
+    asked, command_line = [], watch.command_line
 
     def noted(place):
         asked.append(place.name)
         return command_line(place)
 
-    monkeypatch.setattr(fuzz, "command_line", noted)
+    monkeypatch.setattr(watch, "command_line", noted)
     with subprocess.Popen(["sleep", "60"]) as child:  # noqa: S607 - until it is seen
         try:
             fuzz.WATCH.foreign_processes()
@@ -84,7 +114,7 @@ def test_a_process_whose_words_are_not_set_yet_is_waited_for(fuzz, tmp_path):
     (tmp_path / "stat").write_text("7 (sleep) R 1 7 7 0")
     (tmp_path / "cmdline").write_text("")
     with ThreadPoolExecutor() as pool:
-        line = pool.submit(fuzz.command_line, tmp_path)
+        line = pool.submit(sys.modules["fuzz_watch"].command_line, tmp_path)
         assert wait([line], timeout=0.05).not_done
         (tmp_path / "new").write_text("sleep\x0060\x00")
         (tmp_path / "new").replace(tmp_path / "cmdline")
@@ -94,7 +124,7 @@ def test_a_process_whose_words_are_not_set_yet_is_waited_for(fuzz, tmp_path):
 def test_a_zombie_is_told_by_its_name(fuzz, tmp_path):
     (tmp_path / "stat").write_text("7 (a (b) c) Z 1 7 7 0")
     (tmp_path / "cmdline").write_text("")
-    assert fuzz.command_line(tmp_path) == "(a (b) c)"
+    assert sys.modules["fuzz_watch"].command_line(tmp_path) == "(a (b) c)"
 
 
 def test_a_file_name_that_a_compiler_would_get_is_an_escape(fuzz, monkeypatch):

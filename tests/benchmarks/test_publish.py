@@ -119,7 +119,7 @@ def test_listings_are_not_called_the_best_ones_where_the_best_variant_has_no_fil
     copy = shutil.copytree(run, tmp_path / "copy")
     with Store(copy) as store:
         best = max(store.records(), key=lambda record: record.throughput or 0).variant
-        shutil.rmtree(store.variant_folder(best))
+        shutil.rmtree(store.variant_folder(best).path)
     said = script.publish(copy, tmp_path / "out")
     assert said == ("Listings are kept of 23 of 24 variants, the best ones that have files.",)
     assert best not in published.read_listings(tmp_path / "out")

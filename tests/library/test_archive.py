@@ -105,7 +105,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(
     file = tmp_path / f"sgemm{SUFFIX}"
     pack(folder, file)
     monkeypatch.setattr(archive, "_MOST_BYTES", 100)
-    with pytest.raises(UserError, match="unpacks to too much"):
+    with pytest.raises(UserError, match="unpacks to more than 100 bytes"):
         stored(file)
 
 

@@ -122,7 +122,7 @@ def test_every_variant_is_on_the_page_and_can_be_opened(report, what):
         ids = data["variants"][record.variant]
         detail = json.loads(unpack(blobs[ids["detail"]]))
         assert detail["status"] == record.status
-        assert unpack(blobs[ids["log"]]) == (store.variant_folder(record.variant) / "build.log").read_text()
+        assert unpack(blobs[ids["log"]]) == (store.variant_folder(record.variant).path / "build.log").read_text()
         if record.ptx:
             hot = next(loop for loop in detail["hot"]["ptx"] if loop["hot"])
             lines = unpack(blobs[ids["ptx"]]).split("\n")

@@ -11,7 +11,7 @@ from gpu_jobs import QUIET, job, measurement_of
 from run_support import DecidedSession, cards_of
 
 from lab.gpu.process.cards import Cards, Ran
-from lab.measured.cards import CardRecord
+from lab.measured.cards import CardRecord, ControlTiming
 from lab.runs.controls import APART, MOST, Controls, notes_on
 
 NAMES = {"GPU-a": ["GPU 0", ""], "GPU-b": ["GPU 1", ""]}
@@ -110,7 +110,7 @@ def test_an_interrupted_runs_timings_count():
     made.begin(GROUP, "GPU-b")
     measure(made, 1, "GPU-a")
     cards.answer()
-    again, _ = controls(4, made.noted())
+    again, _ = controls(4, [ControlTiming(**one) for one in made.noted()])
     assert [card.control for card in again.standing()] == [card.control for card in made.standing()]
 
 

@@ -146,7 +146,7 @@ def test_a_record_that_cannot_be_read_is_an_error_not_a_guess(tmp_path):
 def test_files_are_written_whole(tmp_path):
     with Store(tmp_path, create=True) as store:
         store.write_files("v", {"kernel.cu": "text\n", "kernel.cubin": b"\x00\xff"})
-        folder = store.variant_folder("v")
+        folder = store.variant_folder("v").path
     assert (folder / "kernel.cu").read_text() == "text\n"
     assert (folder / "kernel.cubin").read_bytes() == b"\x00\xff"
     assert sorted(p.name for p in folder.iterdir()) == ["kernel.cu", "kernel.cubin"]
@@ -244,11 +244,11 @@ def test_a_variants_file_is_read_as_it_was_written(tmp_path):
         store.write_files("v", {"a": "b"})
         store.write_files("v", {"a": "c", "d": "e"})  # once more
         assert (store.read_file("v", "a"), store.read_file("v", "d")) == (b"c", b"e")
-        assert store.variant_folder("v") == tmp_path / "variants" / "v"
+        assert store.variant_folder("v").path == tmp_path / "variants" / "v"
         with pytest.raises(StoreError, match="x cannot be read: No such file"):
             store.read_file("v", "x")
         (tmp_path / "variants" / "w").write_text("")
-        with pytest.raises(StoreError, match="w cannot be written: "):
+        with pytest.raises(StoreError, match="w: expected a folder, found a regular file"):
             store.write_files("w", {"a": "b"})
 
 

@@ -253,3 +253,25 @@ def test_the_closed_file_needs_no_companion(tmp_path: Path) -> None:
     path = written(Store, tmp_path)
     assert not path.with_name(f"{path.name}-wal").exists()
     assert {file.name for file in tmp_path.iterdir()} == {"run.sqlite", "run.lock"}
+
+
+@each_kind
+@pytest.mark.parametrize("state", [[], {}, {"finished": 1, "conditions": {}}, {"finished": True, "conditions": []}])
+def test_a_state_that_a_run_cannot_go_on_from_is_refused(kind: type[Journal], tmp_path: Path, state: object) -> None:
+    with kind(tmp_path, create=True) as store:
+        assert store.state() is None
+        store.note("state", {"finished": True, "conditions": {"seed": 1}})
+        assert store.state() == {"finished": True, "conditions": {"seed": 1}}
+        store.note("state", state)
+        with pytest.raises(StoreError, match=r"sqlite: state cannot be read: "):
+            store.state()
+
+
+@each_kind
+def test_a_damaged_schema_that_is_not_text_is_damage(kind: type[Journal], tmp_path: Path) -> None:
+    path = written(kind, tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE", b"CREATE \xd4\xd4BLE"))
+    with pytest.raises(StoreError, match="cannot be opened"):
+        kind(tmp_path)
+    with kind(tmp_path, create=True) as store:
+        assert "was damaged" in store.damage

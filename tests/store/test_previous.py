@@ -27,7 +27,7 @@ def test_a_finished_run_moves_with_its_files_and_can_be_read_and_drawn(make):
         with Store(target) as other:
             assert other.records() == before
             assert other.run() == store.run()
-            assert (other.variant_folder(before[0].variant) / "kernel.sass").is_file()
+            assert (other.variant_folder(before[0].variant).path / "kernel.sass").is_file()
             assert (target / "index.html").read_text() == "the page"
             assert render(other)[0].is_file()
 

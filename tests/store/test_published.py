@@ -54,7 +54,7 @@ def test_a_run_directory_is_made_again(results, tmp_path):
         assert store.noted(published.LEFT_OUT) == ["Lines are missing."]
         first, _, third = (record.variant for record in found.records[:3])
         assert store.read_file(first, "kernel.cu") == f"// {found.records[0].label}\r\n".encode()
-        assert not store.variant_folder(third).exists()
+        assert not store.variant_folder(third).path.exists()
 
 
 def test_what_an_earlier_restoration_left_is_replaced(results, make, tmp_path):

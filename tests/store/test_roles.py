@@ -124,7 +124,7 @@ def test_cutlass_has_the_roles_that_its_source_gives(tmp_path):
     published.restore(REPORTS / "hgemm_cutlass", tmp_path)
     with Store(tmp_path) as store:
         listed = [
-            record for record in store.records() if (store.variant_folder(record.variant) / "kernel.ptx").exists()
+            record for record in store.records() if (store.variant_folder(record.variant).path / "kernel.ptx").exists()
         ]
     assert [registers_by_role(record) for record in listed] == ["producer 40, consumer 232"]
 

@@ -118,7 +118,7 @@ def test_facts_of_schema_3_had_no_pauses(tmp_path: Path) -> None:
 def test_a_rule_that_nobody_wrote_is_an_error(tmp_path: Path) -> None:
     with TuningStore(tmp_path, create=True) as store:
         store.note("cuts", {LABEL: [{"rule": "by chance", "points": 7}]})
-        with pytest.raises(StoreError, match=r"tuning\.sqlite holds something that this program cannot read"):
+        with pytest.raises(StoreError, match=r"tuning\.sqlite: cuts cannot be read: float32_nn\.0\.kind"):
             store.steps()
 
 

@@ -61,8 +61,12 @@ class Disk:
         writes = event in _CHANGES
         if event == "open":
             writes = any(letter in (given[1] or "") for letter in "wax+") or given[2] & (os.O_WRONLY | os.O_RDWR)
-        if writes and str(given[0]).startswith(self._below) and self._moment():
+        if writes and self._is_below(str(given[0])) and self._moment():
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _is_below(self, path: str) -> bool:
+        """Return whether a file is one of the folder; `lab.base.folder` names files relative to a handle of theirs."""
+        return path.startswith(self._below) or "/" not in path
 
     def _moment(self) -> bool:
         """Count; whether the disk becomes full now."""

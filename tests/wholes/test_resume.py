@@ -334,10 +334,10 @@ def test_a_full_disk_is_an_error_in_words(played, tmp_path, monkeypatch):
 
 
 def test_files_that_cannot_be_written_are_an_error_in_words(played, tmp_path, monkeypatch):
-    def no_space(path, content):
+    def no_space(folder, name, content):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("lab.store.database.write_atomically", no_space)
+    monkeypatch.setattr("lab.base.folder.Folder.write", no_space)
     with pytest.raises(StoreError, match="No space left on device"):
         go(played, tmp_path / "out")
 

@@ -22,7 +22,7 @@ from lab.api.kernel_tuner.tables import Space, constraints, tabulated
 from lab.api.running import run_mapping
 from lab.base.errors import CollectedError, Location, UserError, did_you_mean, together
 from lab.base.expressions import evaluate
-from lab.base.files import write_atomically
+from lab.base.folder import Folder
 from lab.isa.cuda.kernels import SourceKernel, read_kernels
 from lab.runs.observer import RunObserver
 from lab.runs.pipeline import RunOptions
@@ -236,15 +236,13 @@ def _kernel(name: object, text: str) -> SourceKernel | None:
 
 def _beside(file: Path, source: str, folder: Path) -> Path:
     """Write a source that was changed, with the files that it includes, so that it is found like the original."""
-    made = folder / "input" / "given" / file.name
-    made.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(made, source)
+    place = Folder(folder) / "input" / "given"
+    place.write_below(file.name, source)
     for name in gather(source, (file.parent,))[1]:
         beside = file.parent / name
         if beside.is_file():
-            (made.parent / name).parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(made.parent / name, beside.read_text(encoding="utf-8"))
-    return made
+            place.write_below(name, beside.read_text(encoding="utf-8"))
+    return place.path / file.name
 
 
 def _constraints(given: object, space: Space) -> list[str]:

@@ -5,6 +5,7 @@ Every title says what is shown, every axis its unit and kind.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +22,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 from PIL import Image
 
+from lab.base.files import write_atomically
 from lab.report.charts import style
 from lab.report.charts.definition import (
     MOST_LETTERS,
@@ -93,9 +95,11 @@ def save(figure: Figure, path: Path, title: str) -> Path:
     figure.suptitle(_plain(title), x=0.01, ha="left", fontsize=11, fontweight="bold", color=INK, wrap=True)
     canvas: Any = FigureCanvasAgg(figure)  # its methods are untyped
     canvas.draw()
+    content = io.BytesIO()
     with_palette(Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")).save(
-        path, compress_level=PACKED, dpi=(DPI, DPI)
+        content, "PNG", compress_level=PACKED, dpi=(DPI, DPI)
     )
+    write_atomically(path, content.getvalue())
     return path
 
 

@@ -18,6 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from lab.base.files import write_atomically
+from lab.base.folder import Folder
 from lab.measured.timing import CardState, Kind
 from lab.report.analysis import Analysis
 from lab.report.aside import HERE, Aside
@@ -30,8 +31,8 @@ from lab.report.facts import repeatability
 from lab.report.facts.agreement import loss
 from lab.report.page.csp import policy
 from lab.report.variant.faults import findings_of
-from lab.report.variant.listings import FILES, Packed, highlight_yaml, opcode_classes, pack, pack_variants, read, unpack
-from lab.store.database import Store
+from lab.report.variant.listings import FILES, Packed, highlight_yaml, opcode_classes, pack, pack_variants, unpack
+from lab.store.database import Store, variant_folder
 from lab.store.figures import by_problem, ranked
 from lab.store.model import Status, VariantRecord
 from lab.toolchain.cache import default_folder
@@ -44,7 +45,7 @@ LOG_LINES = 12
 PROBLEMS_A_PAGE = 12
 """Rows of the table of problems on one page of it."""
 
-REPEAT = "repeat/index.html"
+REPEAT: Final = ("repeat", "index.html")
 """The report of the second run, relative to the first one's."""
 
 SCRIPTS: Final = ("diff.js", "filter.js", "page.js")
@@ -105,7 +106,7 @@ def page(
             profiled=[
                 (one, chartdata.names(analysis.records).get(one.variant, one.variant)) for one in analysis.strays
             ],
-            repeat_link=REPEAT if (folder / REPEAT).is_file() else "",
+            repeat_link="/".join(REPEAT) if (Folder(folder) / REPEAT[0]).size(REPEAT[1]) is not None else "",
             repeat_facts=repeatability.facts(analysis.repeat) if analysis.repeat else "",
             page_rows=PROBLEMS_A_PAGE,
             problems=len(by_problem(analysis.run, analysis.records)),
@@ -203,10 +204,7 @@ def _files_beside(folder: Path, records: Iterable[VariantRecord]) -> dict[str, A
     sets: dict[tuple[str, ...], int] = {}
     of = []
     for record in records:
-        try:
-            there = frozenset(file.name for file in (folder / "variants" / record.variant).iterdir())
-        except OSError:
-            there = frozenset()
+        there = variant_folder(folder, record.variant).files()
         names = tuple(name for name in _NAMES.values() if name in there)
         of.append(sets.setdefault(names, len(sets)))
     return {"sets": list(sets), "of": of}
@@ -249,7 +247,7 @@ def _failures(store: Store, records: Iterable[VariantRecord]) -> list[dict[str, 
     made: list[dict[str, Any]] = []
     for record in records:
         if record.status.failed:
-            log = read(store.variant_folder(record.variant) / FILES["log"]) if len(made) < MOST_LOGS else None
+            log = store.variant_folder(record.variant).read_text(FILES["log"]) if len(made) < MOST_LOGS else None
             lines = (log or "").rstrip().splitlines()
             tail, cut = "\n".join(lines[-LOG_LINES:]), len(lines) > LOG_LINES
             made.append({"record": record, "tail": tail, "cut": cut, "findings": findings_of(record)})

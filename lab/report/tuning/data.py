@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from lab.base.elements import operations
+from lab.base.errors import StoreError
 from lab.base.sizes import Size
 from lab.measured.timing import Kind
 from lab.store.tuning import TuningStore
@@ -204,6 +206,7 @@ def analyse(store: TuningStore) -> TuningAnalysis:
     """
     facts = store.facts()
     kernels = {one.id: one for one in store.kernels()}
+    _check(facts, kernels, store.path)
     times = store.times(TimingStage.FINAL)
     steps, cuts = store.steps()
     types = tuple(
@@ -215,6 +218,19 @@ def analyse(store: TuningStore) -> TuningAnalysis:
         _ratios("cuBLAS", ((winner.over_cublas, winner) for winner in winners)),
     ]
     return TuningAnalysis(facts, types, tuple(one for one in ratios if one.values))
+
+
+def _check(facts: TuningFacts, kernels: Mapping[str, KernelFacts], file: Path) -> None:
+    """Check that facts name what there is.
+
+    Raises:
+        StoreError: They name a problem type without sizes, or a kernel that is not stored.
+    """
+    if missing := sorted(set(facts.types) - set(facts.final)):
+        raise StoreError(f"{file}: the facts hold no final sizes of the problem type {missing[0][:100]!r}")
+    named = [name for label in facts.types for name in facts.singles.get(label, ())[:1]]
+    if missing := [name for name in named if name not in kernels]:
+        raise StoreError(f"{file}: the facts name a kernel {missing[0][:100]!r} that is not among the kernels")
 
 
 def _ratios(against: str, found: Iterable[tuple[float | None, SizeWinner]]) -> Ratios:

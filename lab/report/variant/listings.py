@@ -13,14 +13,15 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Final
 
 from markupsafe import escape
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
+from pygments.lexer import Lexer
 from pygments.lexers import CudaLexer, PythonLexer, YamlLexer
 
+from lab.base.folder import Folder
 from lab.isa.classes import classify
 from lab.isa.mix import KernelMix
 from lab.report.aside import HERE, Aside
@@ -102,25 +103,21 @@ def unpack(packed: str) -> str:
     return gzip.decompress(base64.b64decode(packed)).decode()
 
 
-def read(path: Path) -> str | None:
-    """Read a file's text; None where it is missing, as after an early failure of the variant."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-
-
 def highlight_cuda(source: str) -> str:
     """Return CUDA source as HTML spans, escaped by pygments, line for line.
 
     Variants of one template share most of their lines, so that each different line is read once. Where something may
     go on over the end of a line (a comment, a macro, a raw string, what is left out by `#if`), the whole is read.
     """
-    if any(sign in source for sign in _LONGER_THAN_A_LINE):
+    if len(source) > _MOST_HIGHLIGHTED or any(sign in source for sign in _LONGER_THAN_A_LINE):
         return _highlighted(source)
     return "".join(_highlighted_line(line) for line in source.splitlines(keepends=True))
 
 
+_MOST_HIGHLIGHTED: Final = 1 << 17
+"""Most characters of a source that are coloured; a longer one is shown without colours."""
+
+_MOST_SEARCHED: Final = 20_000_000
 _LONGER_THAN_A_LINE: Final = ("/*", "\\\n", 'R"', "#if")
 
 
@@ -129,18 +126,21 @@ def _highlighted_line(line: str) -> str:
     return _highlighted(line)
 
 
-def _highlighted(source: str) -> str:
-    return str(highlight(source, CudaLexer(stripnl=False), HtmlFormatter(nowrap=True)))
+def _highlighted(source: str, lexer: Lexer | None = None) -> str:
+    # pygments takes seconds for a hundred kilobytes, and searches the rest of the text at each raw string
+    if len(source) > _MOST_HIGHLIGHTED or len(source) * source.count('R"') > _MOST_SEARCHED:
+        return str(escape(source))
+    return str(highlight(source, lexer or CudaLexer(stripnl=False), HtmlFormatter(nowrap=True)))
 
 
 def highlight_python(source: str) -> str:
     """Return Python as HTML spans, escaped by pygments, line for line."""
-    return str(highlight(source, PythonLexer(stripnl=False), HtmlFormatter(nowrap=True)))
+    return _highlighted(source, PythonLexer(stripnl=False))
 
 
 def highlight_yaml(source: str) -> str:
     """Return YAML as HTML spans, escaped by pygments."""
-    return str(highlight(source, YamlLexer(stripnl=False), HtmlFormatter(nowrap=True)))
+    return _highlighted(source, YamlLexer(stripnl=False))
 
 
 @lru_cache(maxsize=64)
@@ -149,7 +149,7 @@ def _blob(text: str) -> Blob:
     return Blob(hashlib.sha256(text.encode()).hexdigest()[:16], pack(text))
 
 
-def packed_texts(folder: Path, record: VariantRecord, *, coloured: bool) -> dict[str, Blob]:
+def packed_texts(folder: Folder, record: VariantRecord, *, coloured: bool) -> dict[str, Blob]:
     """Read a variant's texts, make them ready for the page, and pack them. May run in another process.
 
     Args:
@@ -212,8 +212,8 @@ def opcode_classes(records: Iterable[VariantRecord]) -> dict[str, dict[str, str]
     return found
 
 
-def _texts(folder: Path, record: VariantRecord, *, coloured: bool) -> dict[str, str]:
-    texts = {name: text for name, file in FILES.items() if (text := read(folder / file)) is not None}
+def _texts(folder: Folder, record: VariantRecord, *, coloured: bool) -> dict[str, str]:
+    texts = {name: text for name, file in FILES.items() if (text := folder.read_text(file)) is not None}
     is_python = record.template.endswith(".py")
     if "source" in texts:
         coloring = highlight_python if is_python else highlight_cuda
@@ -229,7 +229,7 @@ def _texts(folder: Path, record: VariantRecord, *, coloured: bool) -> dict[str, 
             texts[name], first[name] = of_kernel(texts[name], mix, needed)
     if "sass" in texts:
         texts["sass"] = sasstext.compact(texts["sass"])
-    detail = {**variant_detail(record), "provenance": read(folder / PROVENANCE) or "", "first": first}
+    detail = {**variant_detail(record), "provenance": folder.read_text(PROVENANCE) or "", "first": first}
     detail["places"] = places
     texts["detail"] = json.dumps(detail, ensure_ascii=False, separators=(",", ":"))
     return texts
@@ -249,7 +249,7 @@ def published_texts(store: Store, record: VariantRecord) -> dict[str, str]:
     """
     folder, texts = store.variant_folder(record.variant), dict[str, str]()
     for file in (*FILES.values(), PROVENANCE):
-        if (text := read(folder / file)) is not None:
+        if (text := folder.read_text(file)) is not None:
             texts[file] = text
     for name, mix in (("ptx", record.ptx), ("sass", record.sass)):
         if mix is not None and FILES[name] in texts:

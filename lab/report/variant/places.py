@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from itertools import pairwise
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Final
 
+from lab.base.folder import Folder
 from lab.toolchain.cubin.lines import line_table
 
 LINES: Final = "kernel.lines"
@@ -31,7 +32,7 @@ def source_number(ptx: str, sources: Collection[str]) -> int:
     return numbers[0] if numbers else 1
 
 
-def sass_places(folder: Path, function: str, sources: Collection[str]) -> tuple[tuple[int, int], ...]:
+def sass_places(folder: Folder, function: str, sources: Collection[str]) -> tuple[tuple[int, int], ...]:
     """Byte offsets of a function at which a line of the source begins, with that line.
 
     Args:
@@ -44,9 +45,9 @@ def sass_places(folder: Path, function: str, sources: Collection[str]) -> tuple[
         cubin, without a line table, or with a damaged one.
     """
     try:
-        starts = line_table((folder / "kernel.cubin").read_bytes()).starts(function)
-    except (OSError, ValueError):
-        return _read(folder / LINES)
+        starts = line_table(folder.read("kernel.cubin") or b"").starts(function)
+    except ValueError:
+        return _parse(folder.read_text(LINES) or "")
     lines = ((at, one.line if PurePosixPath(one.file).name in sources else 0) for at, one in sorted(starts.items()))
     return tuple(_changes(lines))
 
@@ -56,11 +57,10 @@ def text_of(places: tuple[tuple[int, int], ...]) -> str:
     return "".join(f"{offset:04x} {line}\n" for offset, line in places)
 
 
-def _read(file: Path) -> tuple[tuple[int, int], ...]:
+def _parse(text: str) -> tuple[tuple[int, int], ...]:
     try:
-        words = [line.split() for line in file.read_text(encoding="ascii").splitlines()]
-        return tuple((int(offset, 16), int(line)) for offset, line in words)
-    except (OSError, ValueError):
+        return tuple((int(offset, 16), int(line)) for offset, line in map(str.split, text.splitlines()))
+    except ValueError:
         return ()
 
 

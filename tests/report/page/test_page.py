@@ -49,8 +49,8 @@ def test_a_page_elsewhere_has_no_dead_link(make, tmp_path, what):
 def test_a_file_that_is_gone_is_not_linked(make):
     store = make("sweep")
     first, second = store.records()[:2]
-    store.variant_folder(first.variant).joinpath("kernel.sass").unlink()
-    for file in store.variant_folder(second.variant).iterdir():
+    store.variant_folder(first.variant).path.joinpath("kernel.sass").unlink()
+    for file in store.variant_folder(second.variant).path.iterdir():
         file.unlink()
     page, folder = written(store)
     assert dead(page, folder) == set()
@@ -89,7 +89,7 @@ def test_a_suspect_variant_is_among_the_failures_with_its_condition_and_not_firs
 def test_the_table_of_failures_ends_each_log_and_shows_no_more_logs_than_a_page_holds(make):
     store = make("failures")
     failed = next(record for record in store.records() if record.build is None)
-    (store.variant_folder(failed.variant) / "build.log").write_text("\n".join(f"line {i}" for i in range(60)))
+    (store.variant_folder(failed.variant).path / "build.log").write_text("\n".join(f"line {i}" for i in range(60)))
     text = written(store)[0].ids["failures"]
     assert f"line {60 - LOG_LINES}" in text
     assert f"line {59 - LOG_LINES}" not in text

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from lab.measured.timing import GpuDescription, Kind, Samples
 from lab.report.tuning.data import TuningAnalysis, analyse
 from lab.report.tuning.render import ends
 from lab.store.tuning import TuningStore
-from lab.store.tuning_model import FinalSizes, KernelFacts, Timed, TimingStage
+from lab.store.tuning_model import FinalSizes, KernelFacts, Timed, TimingStage, TuningFacts
 
 
 @pytest.fixture(scope="module", params=[GPU, None], ids=["measured", "predicted"])
@@ -121,3 +122,20 @@ def test_throughput_is_compared_with_the_peak_of_what_multiplies(
         found = analyse(store)
     assert found.types[0].peak_tflops == peak
     assert said in ends(found.types[0])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda known: replace(known, singles={LABEL: ("gone",)}), "the facts name a kernel 'gone' that is not among"),
+        (lambda known: replace(known, final={}), "the facts hold no final sizes of the problem type"),
+    ],
+    ids=["kernel", "sizes"],
+)
+def test_facts_that_name_what_is_not_there_are_refused(
+    change: Callable[[TuningFacts], TuningFacts], reason: str, tmp_path: Path
+) -> None:
+    with TuningStore(plant(tmp_path, GPU), create=True) as store:
+        store.write_facts(change(store.facts()))
+        with pytest.raises(StoreError, match=rf"tuning\.sqlite: {reason}"):
+            analyse(store)

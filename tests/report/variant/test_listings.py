@@ -7,6 +7,7 @@ import gzip
 import html
 import json
 import re
+import time
 from dataclasses import replace
 
 import pytest
@@ -22,7 +23,6 @@ from lab.report.variant.listings import (
     pack,
     pack_variants,
     published_texts,
-    read,
 )
 from lab.store.figures import ranked, response_of
 from lab.toolchain.base import CompileRequest
@@ -148,14 +148,18 @@ def test_failed_variants_come_before_others_without_a_figure(make):
     assert list(packed.variants)[: len(failed)] == failed
 
 
-def test_packing_is_repeatable_and_source_is_escaped(tmp_path):
+@pytest.mark.parametrize("source", ['R"(' * 50_000, "".join(f"x[{i}] = <b>;\n" for i in range(20_000))])
+def test_a_source_that_takes_long_to_colour_is_shown_without_colours(source):
+    began = time.process_time()
+    assert html.unescape(highlight_cuda(source)) == source
+    assert time.process_time() - began < 1
+
+
+def test_packing_is_repeatable_and_source_is_escaped():
     assert pack("ρ <b>") == pack("ρ <b>")
     assert unpacked(pack("ρ <b>")) == "ρ <b>"
     assert "<b>" not in highlight_cuda("// <b>bold</b>\nint x;\n")
     assert highlight_cuda("\n\nint x;\n").count("\n") == 3
-    assert read(tmp_path / "missing") is None
-    (tmp_path / "latin").write_bytes(b"caf\xe9")
-    assert read(tmp_path / "latin") == "caf\N{REPLACEMENT CHARACTER}"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lab.base.folder import Folder
 from lab.isa.sass.module import read_sass
 from lab.report.variant.places import LINES, sass_places, source_number, text_of
 from lab.toolchain.base import CompileRequest
@@ -25,7 +26,7 @@ def built():
 
 def test_places_are_those_of_the_line_table(built, tmp_path):
     (tmp_path / "kernel.cubin").write_bytes(built.build.cubin)
-    found = dict(sass_places(tmp_path, "second", {"kernel.cu"}))
+    found = dict(sass_places(Folder(tmp_path), "second", {"kernel.cu"}))
     module = read_sass(built.disassembly.text, built.disassembly.lines)
     function = next(one for one in module.functions if one.name == "second")
     line = 0
@@ -37,23 +38,23 @@ def test_places_are_those_of_the_line_table(built, tmp_path):
 
 def test_without_a_cubin_the_published_table_is_read(built, tmp_path):
     (tmp_path / "kernel.cubin").write_bytes(built.build.cubin)
-    places = sass_places(tmp_path, "second", {"kernel.cu"})
+    places = sass_places(Folder(tmp_path), "second", {"kernel.cu"})
     (tmp_path / LINES).write_text(text_of(places), encoding="ascii")
     (tmp_path / "kernel.cubin").unlink()
-    assert sass_places(tmp_path, "second", {"kernel.cu"}) == places != ()
+    assert sass_places(Folder(tmp_path), "second", {"kernel.cu"}) == places != ()
 
 
 def test_instructions_of_another_file_have_no_line(built, tmp_path):
     (tmp_path / "kernel.cubin").write_bytes(built.build.cubin)
-    assert not any(line for _, line in sass_places(tmp_path, "second", {"other.cu"}))
+    assert not any(line for _, line in sass_places(Folder(tmp_path), "second", {"other.cu"}))
 
 
 @pytest.mark.parametrize("content", ["nonsense\n", "0010 3 4\n", "zz 3\n"])
 def test_what_cannot_be_read_says_nothing(tmp_path, content):
-    assert sass_places(tmp_path, "second", {"kernel.cu"}) == ()
+    assert sass_places(Folder(tmp_path), "second", {"kernel.cu"}) == ()
     (tmp_path / "kernel.cubin").write_bytes(b"no image")
     (tmp_path / LINES).write_text(content, encoding="ascii")
-    assert sass_places(tmp_path, "second", {"kernel.cu"}) == ()
+    assert sass_places(Folder(tmp_path), "second", {"kernel.cu"}) == ()
 
 
 def test_the_number_of_the_source_among_the_files():

@@ -1,0 +1,73 @@
+"""JSON that somebody else may have written: so many values of it are read, and what is wrong is told in one line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from lab.base.errors import StoreError
+
+T = TypeVar("T")
+
+MOST_VALUES: Final = 5_000_000
+"""Most values of one text, of up to 100 bytes each. A record has a thousand, a large run's archive half a million."""
+
+_MOST_FAST: Final = 200_000
+"""Most values of a text that pydantic parses by itself: faster, and up to 3.5 KB for each that does not fit."""
+
+_MOST_REASON: Final = 300
+
+
+def decode(adapter: TypeAdapter[T], text: str | bytes, place: str) -> T:
+    """Return what an adapter makes of JSON text.
+
+    Args:
+        adapter: Checks the values.
+        text: The text.
+        place: Where it stands, for messages: `reports/gemm: the run's facts`.
+
+    Raises:
+        StoreError: The text is not JSON, holds too many values, or other values than these.
+    """
+    if _values(text) > _MOST_FAST:
+        return validate(adapter, plain(text, place), place)
+    try:
+        return adapter.validate_json(text)
+    except ValueError as error:
+        raise _unreadable(place, error) from error
+
+
+def validate(adapter: TypeAdapter[T], value: object, place: str) -> T:
+    """Return what an adapter makes of plain values; see `decode`."""
+    try:
+        return adapter.validate_python(value)
+    except ValueError as error:
+        raise _unreadable(place, error) from error
+
+
+def plain(text: str | bytes, place: str, most_values: int | None = None) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """Return the values of JSON text, by default at most `MOST_VALUES`; see `decode`."""
+    most = most_values or MOST_VALUES
+    if (values := _values(text)) > most:
+        raise StoreError(f"{place} cannot be read: expected at most {most} values, found {values}")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(place, error) from error
+
+
+def _values(text: str | bytes) -> int:
+    """Return the most values that a JSON text can hold."""
+    content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    return 1 + content.count(b",") + content.count(b"[") + content.count(b"{")
+
+
+def _unreadable(place: str, error: ValueError | RecursionError) -> StoreError:
+    reason = str(error)
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        key = ".".join(map(str, first["loc"]))
+        reason = f"{key[:_MOST_REASON]}: {first['msg']}" if key else first["msg"]
+    return StoreError(f"{place} cannot be read: {reason[:_MOST_REASON]}")
