@@ -267,7 +267,8 @@ class ProcessExecutor:
                 target=_serve, args=(theirs, *self._begin), name="lab-worker"
             )
             try:
-                process.start()
+                with workers.handed_down():
+                    process.start()
             except BaseException:
                 pipe.close()
                 raise
@@ -383,7 +384,6 @@ def _ending(code: int | None) -> str:
 
 def _serve(pipe: Connection, memory_bytes: int, environment: Mapping[str, str]) -> None:
     """Be a worker: call what comes through the pipe until its other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     workers.begin(memory_bytes, environment)
     with contextlib.suppress(EOFError, OSError):
         while True:

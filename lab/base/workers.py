@@ -13,9 +13,11 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import BaseContext
 from typing import Final
+
+from lab.base import interrupts
 
 _LEAST_BYTES = 4 << 30
 """A compiler with all optimisations on a large kernel stays well below this."""
@@ -49,6 +51,7 @@ def context() -> BaseContext:
 def handed_down() -> Iterator[None]:
     """Within this context, a Python process that is started imports from this process's path and nowhere else.
 
+    SIGINT is blocked in it; see `lab.base.interrupts.starting`.
     One thread at a time is in it. Another process that starts meanwhile must get `environment()`: without one of its
     own it reads this process's variables while they change, and the start fails (exit code 255, which means nothing).
     """
@@ -66,7 +69,9 @@ def _handed_down() -> Iterator[None]:
     before = {name: os.environ.get(name) for name in _IMPORT_VARIABLES}
     os.environ |= {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
-        yield
+        resource_tracker.ensure_running()  # it would start with the first process, and unblock SIGINT as it does
+        with interrupts.starting():
+            yield
     finally:
         for name, value in before.items():
             if value is None:
@@ -111,6 +116,7 @@ def begin(limit_bytes: int, environment: Mapping[str, str]) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (within, hard))
     # a compiler that is run as a command must end with the worker that runs it; a process group ends as a whole
     os.setpgid(0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
     end_with_parent()
 

@@ -129,8 +129,6 @@ def print_outcome(console: Console, outcome: RunOutcome) -> None:
     """Print how many variants have each status, what the run warns of, where the report is, and what to do next."""
     counts = {status: sum(r.status is status for r in outcome.lean_records) for status in Status}
     fared = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    if outcome.interrupted:
-        console.print(Text("interrupted; what was finished is kept", style="yellow"))
     console.print(f"{len(outcome.lean_records)} of {outcome.run.variants} variants: {fared}", highlight=False)
     _print_reasons(console, outcome.lean_records)
     if outcome.run.not_measured:
@@ -188,8 +186,6 @@ def print_tuned(console: Console, outcome: TuningOutcome, winners: Iterable[tupl
         outcome: What the run left.
         winners: Problem type and kernel, the one with most sizes first.
     """
-    if outcome.interrupted:
-        console.print(Text("interrupted; what was finished is kept", style="yellow"))
     for failure in outcome.failed[:_FAILURES_SHOWN]:
         console.print(Text(failure, style="red"))
     if len(outcome.failed) > _FAILURES_SHOWN:

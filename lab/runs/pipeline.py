@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.base import workers
+from lab.base import interrupts, workers
 from lab.base.collecting import uncollected
 from lab.experiment.load import load
 from lab.experiment.machine import depends, on
@@ -172,12 +172,13 @@ def run(
         work.recorder.first = partial(_get_ready, drawing, another_worker=cards is not None and services.starts_ahead)
         interrupted = False
         try:
-            _sweep(work, done, services, options.jobs or workers.cores())
-            if work.cards is not None:
-                observer.confirming()
-                _finals(work, work.cards)
-            if asked.experiment.profile:
-                count(work.recorder, work.cards, work.context, work.planned, read=services.read_counters)
+            with interrupts.stoppable(lambda: work.recorder.finished > 0):
+                _sweep(work, done, services, options.jobs or workers.cores())
+                if work.cards is not None:
+                    observer.confirming()
+                    _finals(work, work.cards)
+                if asked.experiment.profile:
+                    count(work.recorder, work.cards, work.context, work.planned, read=services.read_counters)
         except KeyboardInterrupt:
             interrupted = True
         facts = _final_facts(work, interrupted=interrupted)

@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Any
 
+from lab.base import interrupts
 from lab.base.errors import LabError
 from lab.base.executor import Executor, WorkerLostError
 from lab.stages.build import BuildFailure, BuildTask, Built, build
@@ -218,7 +219,7 @@ def build_each(
         queue.add(task, keep(position))
     queue.feed()
     while queue.running:
-        for future in queue.finished(wait(queue.running, return_when=FIRST_COMPLETED).done):
+        for future in queue.finished(interrupts.wait(wait, queue.running, return_when=FIRST_COMPLETED).done):
             queue.ended(future)
         queue.feed()
         yield from ready

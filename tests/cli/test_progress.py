@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import pickle
-import signal
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
@@ -191,18 +190,3 @@ def test_resuming_and_drawing_are_announced(terminal):
         progress._view.refresh()
         assert "drawing the report" in written(terminal)
     assert "resuming: 7 finished variants are kept" in written(terminal)
-
-
-def test_ctrl_c_is_answered_at_once_and_the_handler_is_put_back(console, capfd):
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt), RunProgress(console):
-            signal.raise_signal(signal.SIGINT)
-        assert "stopping: what is finished is kept" in capfd.readouterr().err
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        with RunProgress(console):
-            signal.raise_signal(signal.SIGINT)
-            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)

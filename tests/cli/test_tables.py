@@ -52,7 +52,7 @@ def test_an_outcome_counts_each_status_and_names_the_report(console, make):
     print_outcome(console, RunOutcome(store.folder, run, store.records, (), True))
     text = printed(console)
     assert "24 of 27 variants: 20 verified, 1 wrong, 2 not executed, 1 compile failed" in (text.replace("\n", " "))
-    assert "interrupted; what was finished is kept" in text
+    assert "(continues this run)" in text
     assert "There is no GPU." in text
     assert str(store.folder / "index.html") in text.replace("\n", "")
 
