@@ -169,13 +169,19 @@ def _not_executed(records: Sequence[VariantRecord]) -> list[str]:
 def _next_command(outcome: RunOutcome) -> str:
     """The command that a reader of the table probably wants."""
     if outcome.interrupted:
-        return f"{outcome.run.command}  (continues this run)" if outcome.run.command else ""
+        return f"{_resuming(outcome.run.command)}  (continues this run)" if outcome.run.command else ""
     known = figures.ranked(outcome.lean_records, figures.response_of(outcome.lean_records))
     place = shlex.quote(str(outcome.folder))
     if len(known) > 1:
         first, last = known[0].variant, known[-1].variant
         return f"lab compare {place}#{last} {place}#{first}  (what the best does differently from the worst)"
     return ""
+
+
+def _resuming(command: str) -> str:
+    """Return the command that continues a run: ``--no-resume`` would throw its finished part away."""
+    words = shlex.split(command)
+    return shlex.join("--resume" if word == "--no-resume" else word for word in words)
 
 
 def print_tuned(console: Console, outcome: TuningOutcome, winners: Iterable[tuple[str, Champion]] = ()) -> None:

@@ -82,7 +82,7 @@ def run_twice(
             store.note("repeating", second.name)
         interrupted = (again or run_in_a_process)(file, replace(options, output=second, resume=True), watch)
         if interrupted:
-            left = "The second run of --repeat-check was interrupted; the same command continues it."
+            left = "The second run of --repeat-check was interrupted; the same command continues it, with --resume."
             facts = replace(first.run, notes=(*first.run.notes, left))
         else:
             facts = first.run
@@ -116,7 +116,7 @@ def run_in_a_process(file: Path, options: RunOptions, watch: Watch) -> bool:
         except BrokenProcessPool as error:
             raise StoreError(
                 f"the process of the second run was killed; its finished records are in {options.output}, "
-                "and the same command continues the run"
+                "and the same command continues the run, with --resume"
             ) from error
 
 

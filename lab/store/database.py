@@ -82,8 +82,7 @@ class Store(Journal):
 
     def drop_others(self, variants: Collection[str]) -> None:
         """Remove the records of all other variants, which the experiment no longer has."""
-        present = {row[0] for row in self._select("SELECT variant FROM records")}
-        others = [(variant,) for variant in sorted(present - set(variants))]
+        others = [(variant,) for variant in sorted(self.variants() - set(variants))]
         self._commit(("DELETE FROM records WHERE variant=?", others))
 
     def run(self) -> RunRecord:
@@ -166,6 +165,10 @@ class Store(Journal):
             return (self.variant_folder(variant) / PTX).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return None
+
+    def variants(self) -> frozenset[str]:
+        """Ids of the variants that have a record."""
+        return frozenset(row[0] for row in self._select("SELECT variant FROM records"))
 
     def count(self) -> int:
         """Number of finished records."""

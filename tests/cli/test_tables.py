@@ -57,6 +57,13 @@ def test_an_outcome_counts_each_status_and_names_the_report(console, make):
     assert str(store.folder / "index.html") in text.replace("\n", "")
 
 
+def test_an_interrupted_run_is_continued_by_a_command_that_keeps_it(console, make):
+    store = make("sweep")
+    run = replace(store.run(), command="python -m lab run 'my file.yaml' --no-resume --no-gpu")
+    print_outcome(console, RunOutcome(store.folder, run, store.records, (), True))
+    assert "next: python -m lab run 'my file.yaml' --resume --no-gpu  (continues this run)" in printed(console)
+
+
 def test_only_the_first_failures_of_a_tuning_run_are_printed(console, tmp_path):
     outcome = SimpleNamespace(
         interrupted=False,
