@@ -17,7 +17,7 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import BaseContext
 from typing import Final
 
-from lab.base import interrupts
+from lab.base import interrupts, terminal
 
 _LEAST_BYTES = 4 << 30
 """A compiler with all optimisations on a large kernel stays well below this."""
@@ -117,6 +117,7 @@ def begin(limit_bytes: int, environment: Mapping[str, str]) -> None:
     # a compiler that is run as a command must end with the worker that runs it; a process group ends as a whole
     os.setpgid(0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    terminal.prepare()
     signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
     end_with_parent()
 

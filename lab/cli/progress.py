@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.live import Live
-from rich.text import Text
 
 from lab.cli.live.board import Board
 from lab.cli.live.lines import MOST_FAILURES, ProgressLines
 from lab.cli.live.run_account import RunAccount
 from lab.cli.live.tune_account import TuneAccount
+from lab.cli.terminal import Text, stderr
 from lab.store.figures import name_of
 from lab.store.model import VariantRecord
 
@@ -162,7 +162,7 @@ class RunProgress(_Progress):
 
 def run_progress(account: RunAccount | None = None) -> RunProgress:
     """Make the progress of a run, on stderr."""
-    return RunProgress(Console(stderr=True), account)
+    return RunProgress(stderr(), account)
 
 
 class RunWatch:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from lab.cli.terminal import columns, write
+from lab.cli.terminal import Text, columns, write
 from lab.measured.timing import Kind
 from lab.store import figures
 from lab.store.constants import never_compared

@@ -422,3 +422,27 @@ def test_two_variants_of_a_run_are_compared_by_their_ids(tmp_path):
     assert [(change["variant_a"], change["variant_b"]) for change in json.loads(by_ids.stdout)["changes"]] == [
         (one, other)
     ]
+
+
+HOSTILE = "\\x1b]0;title\\x07\\x1b]52;c;cm0=\\x07"
+PRINTS = f"""extern "C" __global__ void k() {{ printf("{HOSTILE}\u202e\\n"); }}"""
+REFUSED = 'extern "C" __global__ void k() {\n#error "\u202e]0;title"\n}'
+
+
+@pytest.mark.parametrize(
+    ("words", "source", "code"),
+    [
+        (["emulate", "k.cu"], PRINTS, 0),
+        (["emulate", "k.cu", "--json"], PRINTS, 0),
+        (["emulate", "k.cu"], REFUSED, 2),
+        (["inspect", "k.cu"], PRINTS, 0),
+        (["report", "\x1b]0;title\x07"], "", 3),
+        (["run", "k.cu", "--\x1b]0;title\x07"], "", 2),
+    ],
+)
+def test_no_text_of_others_commands_the_terminal(folder, words, source, code):
+    (folder / "k.cu").write_text(source)
+    done = here(*words, cwd=folder)
+    assert done.returncode == code, done.stderr
+    assert "]0;title" in done.stdout + done.stderr
+    assert not set("\x1b\x07\u202e") & set(done.stdout + done.stderr)

@@ -15,6 +15,7 @@ from rich.console import Console
 from lab.cli.live.lines import EVERY_S, MOST_FAILURES
 from lab.cli.live.run_account import RunAccount
 from lab.cli.progress import RunProgress, RunWatch, TuneProgress
+from lab.cli.terminal import Output
 from lab.measured.timing import Kind
 from lab.store.model import Status
 from lab.store.tuning_model import KernelFacts, ProtocolStep
@@ -190,3 +191,15 @@ def test_resuming_and_drawing_are_announced(terminal):
         progress._view.refresh()
         assert "drawing the report" in written(terminal)
     assert "resuming: 7 finished variants are kept" in written(terminal)
+
+
+def test_a_question_and_a_label_do_not_command_the_terminal(make):
+    shown = Output(file=io.StringIO(), width=160, force_terminal=True, force_interactive=True, color_system=None)
+    record = replace(make("sweep").records()[0], label="\x1b]0;label\x07")
+    with RunProgress(shown) as progress:
+        begin(progress, 24, question="\x1b]52;c;cm0=\x07\u202e?")
+        progress.recorded(failed(record))
+    text = written(shown)
+    assert r"\u001b]52;c;cm0=\u0007\u202e?" in text
+    assert r"\u001b]0;label\u0007" in text
+    assert "\x1b]" not in text

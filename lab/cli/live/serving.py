@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
-from rich.text import Text
 
 from lab.base import interrupts
 from lab.cli.live.account import Account
+from lab.cli.terminal import Text
 
 if TYPE_CHECKING:  # the server is imported where it is asked for
     from lab.cli.live.server import LiveServer
