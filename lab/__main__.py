@@ -5,13 +5,21 @@ from __future__ import annotations
 from typing import NoReturn
 
 from lab.base import interrupts
+from lab.base.errors import MissingToolError
+from lab.base.machine import fault_of
+from lab.base.terminal import write
 
 
 def main() -> NoReturn:
     """Run the command line; Ctrl-C is answered from here on, while it is imported, too."""
     interrupts.end_at_once()
-    from lab.cli.main import main as command_line  # noqa: PLC0415 - it takes a while
-
+    try:
+        from lab.cli.main import main as command_line  # noqa: PLC0415 - it takes a while
+    except ImportError as error:
+        if not (fault := fault_of(error)):
+            raise
+        write(f"error: {fault}", error=True)
+        raise SystemExit(MissingToolError.exit_code) from None
     command_line()
 
 

@@ -22,6 +22,9 @@ from lab.base import interrupts, terminal
 _LEAST_BYTES = 4 << 30
 """A compiler with all optimisations on a large kernel stays well below this."""
 
+_FILES, _FILES_OF_A_WORKER = 32, 3
+"""Files that a run has open: a run with 2 workers needs less than 26 in all, one with 12 workers between 49 and 64."""
+
 
 _IMPORT_VARIABLES = ("PYTHONSAFEPATH", "PYTHONPATH")
 _HANDING_DOWN = threading.RLock()
@@ -42,6 +45,7 @@ def context() -> BaseContext:
     made = multiprocessing.get_context("forkserver")
     # including the program's own main module: the server imports it once instead of every process
     made.set_forkserver_preload(["__main__", *_served])
+    allow_files(cores())  # the server takes over this process's limit
     with handed_down():
         forkserver.ensure_running()
     return made
@@ -94,6 +98,19 @@ def prepare(modules: Sequence[str] = _BUILDERS) -> None:
 def cores() -> int:
     """Return the number of cores that this process may use; in a container, fewer than the machine has."""
     return len(os.sched_getaffinity(0))
+
+
+def allow_files(workers: int) -> bool:
+    """Raise this process's limit of open files to what workers take; return whether that is allowed.
+
+    Beyond the limit, the server of processes ends, and takes the work of all workers with it.
+    """
+    needed = _FILES + _FILES_OF_A_WORKER * workers
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY != soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return soft == resource.RLIM_INFINITY or soft >= needed
 
 
 def share_of_memory(workers: int) -> int:

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import typer
 
 from lab.base import terminal
-from lab.base.errors import ClusterError, CompileError, LabError, MissingToolError, StoreError, UserError
+from lab.base.errors import CompileError, LabError, StoreError, UserError
+from lab.base.machine import fault_of
 from lab.base.terminal import write
 from lab.base.version import VERSION
 from lab.cli import cluster as clusters
@@ -362,8 +363,9 @@ def emulate(
     from lab.cli.live.work import work_progress
     from lab.cli.tables import print_emulation
     from lab.cli.trial import macros_of
+    from lab.gpu.process.hostmemory import within_free_memory
 
-    with work_progress(_stderr()) as progress:
+    with work_progress(_stderr()) as progress, within_free_memory():
         done, outputs = emulate_words(
             file,
             kernel,
@@ -697,30 +699,27 @@ def main() -> NoReturn:
     except (typer.Abort, KeyboardInterrupt):
         _tell("interrupted")
         code = _INTERRUPTED
-    except CompileError as error:
-        _tell(f"error: {error}\n{error.log}")
-        code = _INPUT
-    except (ClusterError, MissingToolError, StoreError) as error:
-        _tell(f"error: {error}")
-        code = _ENVIRONMENT
-    except LabError as error:
-        _tell(f"error: {error}")
-        code = _INPUT
     except BrokenPipeError:
         # the reader of the output is gone, as with `| head`; nothing is wrong
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = _OK
-    except OSError as error:  # a full disk, a folder that cannot be entered, too many open files
-        where = f"{error.filename}: " if error.filename is not None else ""
-        _tell(f"error: {where}{error.strerror or error}")
-        code = _ENVIRONMENT
     except Exception as error:
-        if os.environ.get("LAB_TRACEBACK"):
+        code, message = _ending(error)
+        if code == _BUG and os.environ.get("LAB_TRACEBACK"):
             raise
-        _tell(f"internal error: {type(error).__name__}: {error}")
-        _tell("This is an error in lab itself; set LAB_TRACEBACK=1 to see where.")
-        code = _BUG
+        _tell(message)
     raise SystemExit(code if isinstance(code, int) else _OK)
+
+
+def _ending(error: Exception) -> tuple[int, str]:
+    """Return the exit code and the message of an error that ends a command."""
+    if isinstance(error, LabError):
+        log = f"\n{error.log}" if isinstance(error, CompileError) else ""
+        return error.exit_code, f"error: {error}{log}"
+    if fault := fault_of(error):
+        return _ENVIRONMENT, f"error: {fault}"
+    message = f"internal error: {type(error).__name__}: {error}"
+    return _BUG, f"{message}\nThis is an error in lab itself; set LAB_TRACEBACK=1 to see where."
 
 
 def _tell(message: str) -> None:

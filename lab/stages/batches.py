@@ -15,6 +15,7 @@ from typing import Any
 from lab.base import interrupts
 from lab.base.errors import LabError
 from lab.base.executor import Executor, WorkerLostError
+from lab.base.machine import fault_of
 from lab.stages.build import BuildFailure, BuildTask, Built, build
 
 BUILD_TIMEOUT_S = 300.0
@@ -239,6 +240,8 @@ def _failure(error: Exception) -> BuildFailure:
         return BuildFailure("the build needs more memory than its share")
     if isinstance(error, WorkerLostError):
         return BuildFailure(f"the build process ended by itself: {error}")
+    if fault := fault_of(error):
+        return BuildFailure(f"the build failed on this machine: {fault}")
     # a mistake of our own, which costs this variant alone; its log says where
     log = "".join(traceback.format_exception(error))
     return BuildFailure(f"lab itself failed on this variant: {type(error).__name__}: {error}", log)
