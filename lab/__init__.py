@@ -21,6 +21,9 @@ from lab.base.importing import without
 
 if sys.argv[:1] == ["-m"]:  # `python -m lab`, before anything else is imported that a file could stand for
     sys.path[:] = without(os.getcwd(), sys.path)  # noqa: PTH109 - pathlib is not imported yet
+    from lab.base.interrupts import end_at_once
+
+    end_at_once()
 
 import importlib
 from collections.abc import Iterable, Mapping, Sequence

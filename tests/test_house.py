@@ -166,3 +166,67 @@ def test_what_somebody_sent_is_opened_in_one_place() -> None:
             if (name in TOUCHES and not of_a_folder) or of_a_path:
                 found.add((relative(module), name))
     assert found == set(ALLOWED)
+
+
+TERMINAL = {"lab/base/terminal.py", "lab/cli/terminal.py"}
+OTHERS = {
+    "lab/base/interrupts.py": "a constant text, from a signal's handler, which must not wait for a lock",
+    "lab/gpu/device/residents.py": "its standard output is a pipe to the process that asks",
+    "lab/toolchain/triton/worker.py": "likewise",
+    "lab/operators/checked.py": "what the user's own Python prints",
+}
+WRITES = re.compile(
+    r"print|(?:typer|click)\.s?echo|traceback\.print_\w+|rich\.\w+|(?:\w+\.)*Console|os\.write\([12],.*"
+    r"|(?:\w+\.)*_?console\.(?:file\.\w+|out)",
+    re.DOTALL,
+)
+STREAMS = re.compile(r"sys\.(?:__)?(?:stdout|stderr)(?:__)?")
+HARMLESS = {"fileno", "flush", "isatty"}
+
+
+def writes_to_a_terminal(source: str) -> list[int]:
+    """Lines at which a module may write to standard output or standard error."""
+    tree = ast.parse(source)
+    harmless = {node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in HARMLESS}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            found += [node.lineno] if WRITES.fullmatch(ast.unparse(node) if name == "os.write" else name) else []
+        elif isinstance(node, ast.ClassDef):
+            found += [node.lineno for base in node.bases if WRITES.fullmatch(ast.unparse(base))]
+        elif isinstance(node, ast.ImportFrom) and node.module in {"sys", "rich"}:
+            found += [node.lineno for one in node.names if one.name in {"stdout", "stderr", "print"}]
+        elif isinstance(node, ast.Attribute) and node not in harmless and STREAMS.fullmatch(ast.unparse(node)):
+            found.append(node.lineno)
+    return found
+
+
+def test_text_reaches_a_terminal_in_one_way() -> None:
+    """`lab.base.terminal.write` and the consoles of `lab.cli.terminal` make control characters visible."""
+    found = {relative(module): writes_to_a_terminal(module.read_text(encoding="utf-8")) for module in MODULES}
+    assert {name for name, lines in found.items() if lines} == TERMINAL | set(OTHERS)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "print(x)",
+        "typer.echo(x, err=True)",
+        "sys.stdout.write(x)",
+        "sys.stderr.buffer.write(x)",
+        "out = sys.__stdout__",
+        "from sys import stdout",
+        "os.write(1, x)",
+        "os.write(2, x)",
+        "Console(stderr=True)",
+        "console.file.write(x)",
+        "self._console.out(x)",
+        "rich.console.Console()",
+        "traceback.print_exc()",
+        "json.dump(x, file=sys.stdout)",
+    ],
+)
+def test_each_way_to_write_is_seen(line: str) -> None:
+    assert writes_to_a_terminal(line) != []
+    assert writes_to_a_terminal("file.write(x); os.write(handle, x); console.print(x); sys.stdout.flush()") == []

@@ -2,8 +2,8 @@
 
 ::
 
-    LabError
-    ├── UserError            the input is wrong; the user can fix it             exit code 2
+    LabError                                                                     exit code 2
+    ├── UserError            the input is wrong; the user can fix it
     ├── MissingToolError     the machine lacks what was asked for                exit code 3
     ├── ClusterError         a cluster that cannot be used, or no more           exit code 3
     ├── CompileError         a compiler refused one variant; carries its log
@@ -20,13 +20,20 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 _MOST_FOUND = 300
 """The most characters of an offending value that a message quotes."""
 
 
 class LabError(Exception):
-    """The root of the tree that the module's docstring shows."""
+    """The root of the tree that the module's docstring shows.
+
+    Attributes:
+        exit_code: Of a command that the error ends.
+    """
+
+    exit_code: ClassVar[int] = 2
 
 
 @dataclass(frozen=True)
@@ -140,9 +147,13 @@ def together(errors: Sequence[UserError]) -> UserError:
 class MissingToolError(LabError):
     """A tool that the command needs is missing on this machine; the message ends with how to install it."""
 
+    exit_code = 3
+
 
 class ClusterError(LabError):
     """A cluster that cannot be used, or can be used no more; everything finished is on disk."""
+
+    exit_code = 3
 
 
 class CompileError(LabError):
@@ -171,6 +182,8 @@ class ReaderError(LabError):
 
 class StoreError(LabError):
     """A run directory that cannot be read or written."""
+
+    exit_code = 3
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:

@@ -6,6 +6,7 @@ An executor on a cluster (Dask, say) implements the same three members and can t
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import pickle
@@ -30,6 +31,8 @@ from lab.base.errors import LabError
 
 class WorkerLostError(LabError):
     """A worker process ended before its work did."""
+
+    exit_code = 3
 
     def __init__(self, message: str, *, killed: bool) -> None:
         """Describe the loss.
@@ -133,7 +136,12 @@ class ProcessExecutor:
         Args:
             jobs: How many processes.
             memory_of: Among how many processes the memory is shared, where it is not `jobs`.
+
+        Raises:
+            OSError: This process may not open as many files as they take.
         """
+        if not workers.allow_files(jobs):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         self._jobs, self._context = jobs, workers.context()
         self._begin = workers.share_of_memory(memory_of or jobs), workers.environment()
         self._workers: list[_Worker] = []
@@ -267,7 +275,8 @@ class ProcessExecutor:
                 target=_serve, args=(theirs, *self._begin), name="lab-worker"
             )
             try:
-                process.start()
+                with workers.handed_down():
+                    process.start()
             except BaseException:
                 pipe.close()
                 raise
@@ -383,7 +392,6 @@ def _ending(code: int | None) -> str:
 
 def _serve(pipe: Connection, memory_bytes: int, environment: Mapping[str, str]) -> None:
     """Be a worker: call what comes through the pipe until its other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     workers.begin(memory_bytes, environment)
     with contextlib.suppress(EOFError, OSError):
         while True:

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from lab.base import interrupts
 from lab.base.errors import CompileError, Location, StoreError, UserError, did_you_mean
 from lab.base.folder import Folder, kind_of
 
@@ -39,7 +40,7 @@ def scratch(prefix: str) -> Iterator[Path]:
         StoreError: It cannot be made or written, by this process or by a tool that says so in its log.
     """
     try:
-        with tempfile.TemporaryDirectory(prefix=prefix) as name:
+        with tempfile.TemporaryDirectory(prefix=prefix) as name, interrupts.removing(name):
             yield Path(name)
     except OSError as error:
         raise _full(error.strerror or str(error)) from error

@@ -13,12 +13,17 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import BaseContext
 from typing import Final
 
+from lab.base import interrupts, terminal
+
 _LEAST_BYTES = 4 << 30
 """A compiler with all optimisations on a large kernel stays well below this."""
+
+_FILES, _FILES_OF_A_WORKER = 32, 3
+"""Files that a run has open: a run with 2 workers needs less than 26 in all, one with 12 workers between 49 and 64."""
 
 
 _IMPORT_VARIABLES = ("PYTHONSAFEPATH", "PYTHONPATH")
@@ -40,6 +45,7 @@ def context() -> BaseContext:
     made = multiprocessing.get_context("forkserver")
     # including the program's own main module: the server imports it once instead of every process
     made.set_forkserver_preload(["__main__", *_served])
+    allow_files(cores())  # the server takes over this process's limit
     with handed_down():
         forkserver.ensure_running()
     return made
@@ -49,6 +55,7 @@ def context() -> BaseContext:
 def handed_down() -> Iterator[None]:
     """Within this context, a Python process that is started imports from this process's path and nowhere else.
 
+    SIGINT is blocked in it; see `lab.base.interrupts.starting`.
     One thread at a time is in it. Another process that starts meanwhile must get `environment()`: without one of its
     own it reads this process's variables while they change, and the start fails (exit code 255, which means nothing).
     """
@@ -66,7 +73,9 @@ def _handed_down() -> Iterator[None]:
     before = {name: os.environ.get(name) for name in _IMPORT_VARIABLES}
     os.environ |= {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
-        yield
+        resource_tracker.ensure_running()  # it would start with the first process, and unblock SIGINT as it does
+        with interrupts.starting():
+            yield
     finally:
         for name, value in before.items():
             if value is None:
@@ -91,6 +100,19 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def allow_files(workers: int) -> bool:
+    """Raise this process's limit of open files to what workers take; return whether that is allowed.
+
+    Beyond the limit, the server of processes ends, and takes the work of all workers with it.
+    """
+    needed = _FILES + _FILES_OF_A_WORKER * workers
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY != soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return soft == resource.RLIM_INFINITY or soft >= needed
+
+
 def share_of_memory(workers: int) -> int:
     """Return the bytes that each worker may take: twice its part of the memory, since few need all of it at once."""
     return max(_LEAST_BYTES, 2 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // max(1, workers))
@@ -111,6 +133,8 @@ def begin(limit_bytes: int, environment: Mapping[str, str]) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (within, hard))
     # a compiler that is run as a command must end with the worker that runs it; a process group ends as a whole
     os.setpgid(0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    terminal.prepare()
     signal.signal(signal.SIGTERM, lambda *_: os.killpg(0, signal.SIGKILL))
     end_with_parent()
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from lab.base.errors import UserError
 from lab.base.version import VERSION
+from lab.cli.terminal import Text
 from lab.hardware.calibration import CONSTANTS, Calibration, calibrated, default_file, described, read, write
 from lab.hardware.gpus import Gpu, from_description, gpu_for, model_of
 from lab.measured.timing import GpuDescription

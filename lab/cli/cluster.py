@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.base.errors import UserError
+from lab.base.terminal import write
 
 if TYPE_CHECKING:
     from lab.runs.services import Services
@@ -71,15 +72,15 @@ def keys(folder: Annotated[Path, typer.Argument(help="A new folder.", show_defau
 
     check_installed("cryptography")
     for file in make_keys(folder):
-        typer.echo(file)
-    typer.echo(
+        write(str(file))
+    write(
         f"""Copy the folder to every host of the cluster, and keep {folder}/cluster-key.pem secret: whoever
 has it can run anything there. Then:
   on one host:              lab cluster scheduler --keys {folder}
   on each host with GPUs
   or cores to spare:        lab cluster worker tls://SCHEDULER:{PORT} --keys {folder}
   here:                     lab run EXPERIMENT --cluster tls://SCHEDULER:{PORT} --keys {folder}""",
-        err=True,
+        error=True,
     )
 
 
@@ -128,4 +129,4 @@ def worker(
 
 
 def _tell(message: str) -> None:
-    typer.echo(message, err=True)
+    write(message, error=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.base.errors import Location, UserError
+from lab.base.terminal import write
 
 if TYPE_CHECKING:
     from lab.base.sizes import Size
@@ -50,7 +51,7 @@ def explain(
         raise UserError(f"{single} picks by no batch", key="--batch", found=batch, accepted=accepted)
     for one in libraries:
         for line in _explained(one, (m, n, k, batch)):
-            typer.echo(line)
+            write(line)
 
 
 def _explained(one: StoredLibrary, size: Size) -> list[str]:
@@ -180,7 +181,7 @@ def check(
         for one in libraries:
             own = asked[one.library.layout]
             rows += check_on(one, own, pool, policy=policy, seed=seed) if own else ()
-            typer.echo(f"{one.library.layout}: {len(own)} sizes", err=True)
+            write(f"{one.library.layout}: {len(own)} sizes", error=True)
     failed = _tell(rows)
     if output is not None:
         _write(rows, output, f"{Path(library).name} against cuBLAS on one {cards[0].description.name}")
@@ -191,18 +192,18 @@ def _tell(rows: list[CheckedSize]) -> int:
     """Print the figures by layout and class, and what failed; return how many did."""
     from lab.library.checked import summaries
 
-    typer.echo(f"{'over cuBLAS':12} {'sizes':>6} {'geo. mean':>10} {'5th pct.':>10} {'worst':>7} {'faster':>7}")
+    write(f"{'over cuBLAS':12} {'sizes':>6} {'geo. mean':>10} {'5th pct.':>10} {'worst':>7} {'faster':>7}")
     for one in summaries(rows):
-        typer.echo(f"{one.name:12} {one.sizes:6} {one.mean:10.3f} {one.p5:10.3f} {one.worst:7.3f} {one.faster:7.1%}")
+        write(f"{one.name:12} {one.sizes:6} {one.mean:10.3f} {one.p5:10.3f} {one.worst:7.3f} {one.faster:7.1%}")
     slow = sorted((row for row in rows if row.ratio is not None), key=lambda row: row.ratio or 0.0)
     for row in slow[:5]:
-        typer.echo(f"slowest: {row.layout} {_shown(row.size)}: {row.ratio:.3f}, by {row.kernel}")
+        write(f"slowest: {row.layout} {_shown(row.size)}: {row.ratio:.3f}, by {row.kernel}")
     errors = [row.expectation_error for row in rows if row.expectation_error is not None]
     if errors:
-        typer.echo(f"expected times: median error {median(errors):.1%} over {len(errors)} sizes")
+        write(f"expected times: median error {median(errors):.1%} over {len(errors)} sizes")
     failed = [row for row in rows if row.failure]
     for row in failed[:10]:
-        typer.echo(f"failed: {row.layout} {_shown(row.size)}, {row.kernel}: {row.failure}", err=True)
+        write(f"failed: {row.layout} {_shown(row.size)}, {row.kernel}: {row.failure}", error=True)
     return len(failed)
 
 
@@ -215,7 +216,7 @@ def _write(rows: list[CheckedSize], folder: Path, title: str) -> None:
     write_atomically(folder / "check.csv", to_csv(rows))
     if any(row.ratio is not None for row in rows):
         draw(rows, folder / "check.png", title)
-    typer.echo(f"report: {folder}")
+    write(f"report: {folder}")
 
 
 @commands.command()
@@ -243,4 +244,4 @@ def pack(
             with tempfile.TemporaryDirectory() as temporary:
                 emit.write(one.library, cubins, Path(temporary))
                 archive.pack(Path(temporary), made)
-        typer.echo(f"{made}: {made.stat().st_size} bytes")
+        write(f"{made}: {made.stat().st_size} bytes")

@@ -22,15 +22,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
-from lab.base.errors import ClusterError, CompileError, LabError, MissingToolError, StoreError, UserError
+from lab.base import terminal
+from lab.base.errors import CompileError, LabError, StoreError, UserError
+from lab.base.machine import fault_of
+from lab.base.terminal import write
 from lab.base.version import VERSION
 from lab.cli import cluster as clusters
 from lab.cli import library as libraries
 from lab.cli.cluster import Insecure, Keys
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from lab.cli.terminal import Output
     from lab.runs.pipeline import RunOutcome
 
@@ -77,15 +78,15 @@ def _stdout() -> Output:
     return stdout()
 
 
-def _stderr() -> Console:
-    from rich.console import Console
+def _stderr() -> Output:
+    from lab.cli.terminal import stderr
 
-    return Console(stderr=True)
+    return stderr()
 
 
 def _version(*, wanted: bool) -> None:
     if wanted:
-        typer.echo(VERSION)
+        write(VERSION)
         raise typer.Exit
 
 
@@ -362,8 +363,9 @@ def emulate(
     from lab.cli.live.work import work_progress
     from lab.cli.tables import print_emulation
     from lab.cli.trial import macros_of
+    from lab.gpu.process.hostmemory import within_free_memory
 
-    with work_progress(_stderr()) as progress:
+    with work_progress(_stderr()) as progress, within_free_memory():
         done, outputs = emulate_words(
             file,
             kernel,
@@ -465,7 +467,7 @@ def report(
         _print_json([str(path) for path in drawn])
         return
     for path in drawn:
-        typer.echo(path)
+        write(str(path))
 
 
 def _restored(folder: Path, target: Path) -> Path:
@@ -539,7 +541,7 @@ def new(
 
     target = drafts.new(source, output, kernel, force=force)
     marks = target.read_text(encoding="utf-8").count("TODO")
-    typer.echo(f"{target}: {marks} lines are marked TODO; check them, then: lab run {shlex.quote(str(target))}")
+    write(f"{target}: {marks} lines are marked TODO; check them, then: lab run {shlex.quote(str(target))}")
 
 
 @app.command("try", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -650,8 +652,8 @@ def calibrate(
     else:
         calibration.print_rows(_stdout(), made.model, calibration.rows(made.gpu, made.calibration))
         for name, why in made.missing.items():
-            typer.echo(f"{name} was not measured: {why}", err=True)
-        typer.echo(f"{made.file}: {len(made.calibration.constants)} constants of {made.model}")
+            write(f"{name} was not measured: {why}", error=True)
+        write(f"{made.file}: {len(made.calibration.constants)} constants of {made.model}")
 
 
 @app.command()
@@ -666,7 +668,7 @@ def schema(
 
     text = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
     if output is None:
-        typer.echo(text, nl=False)
+        write(text, end="")
     else:
         write_atomically(output, text)
 
@@ -675,7 +677,7 @@ def _print_json(value: object) -> None:
     # JSON has no infinity, which an error can be
     from pydantic_core import to_jsonable_python
 
-    typer.echo(json.dumps(to_jsonable_python(value, inf_nan_mode="strings"), indent=1, ensure_ascii=False))
+    write(json.dumps(to_jsonable_python(value, inf_nan_mode="strings"), indent=1, ensure_ascii=False))
 
 
 def main() -> NoReturn:
@@ -686,46 +688,42 @@ def main() -> NoReturn:
     """
     atexit.register(gc.freeze)  # a process that ends need not look for cycles among all that it imported
     os.environ["PYTHONSAFEPATH"] = "1"  # processes that this one starts import nothing from the working directory
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a name that the terminal's encoding lacks is shown by its code
-            stream.reconfigure(errors="backslashreplace")
+    terminal.prepare()
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()  # a reader that went away is met here, not when Python ends
     except _UsageError as error:
-        with contextlib.suppress(OSError):
-            error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        _tell(shown.getvalue().rstrip("\n"))
         code = _INPUT
     except (typer.Abort, KeyboardInterrupt):
         _tell("interrupted")
         code = _INTERRUPTED
-    except CompileError as error:
-        _tell(f"error: {error}\n{error.log}")
-        code = _INPUT
-    except (ClusterError, MissingToolError, StoreError) as error:
-        _tell(f"error: {error}")
-        code = _ENVIRONMENT
-    except LabError as error:
-        _tell(f"error: {error}")
-        code = _INPUT
     except BrokenPipeError:
         # the reader of the output is gone, as with `| head`; nothing is wrong
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = _OK
-    except OSError as error:  # a full disk, a folder that cannot be entered, too many open files
-        where = f"{error.filename}: " if error.filename is not None else ""
-        _tell(f"error: {where}{error.strerror or error}")
-        code = _ENVIRONMENT
     except Exception as error:
-        if os.environ.get("LAB_TRACEBACK"):
+        code, message = _ending(error)
+        if code == _BUG and os.environ.get("LAB_TRACEBACK"):
             raise
-        _tell(f"internal error: {type(error).__name__}: {error}")
-        _tell("This is an error in lab itself; set LAB_TRACEBACK=1 to see where.")
-        code = _BUG
+        _tell(message)
     raise SystemExit(code if isinstance(code, int) else _OK)
+
+
+def _ending(error: Exception) -> tuple[int, str]:
+    """Return the exit code and the message of an error that ends a command."""
+    if isinstance(error, LabError):
+        log = f"\n{error.log}" if isinstance(error, CompileError) else ""
+        return error.exit_code, f"error: {error}{log}"
+    if fault := fault_of(error):
+        return _ENVIRONMENT, f"error: {fault}"
+    message = f"internal error: {type(error).__name__}: {error}"
+    return _BUG, f"{message}\nThis is an error in lab itself; set LAB_TRACEBACK=1 to see where."
 
 
 def _tell(message: str) -> None:
     """Print on stderr; where even that is on a full disk, the exit code says the rest."""
     with contextlib.suppress(OSError):
-        typer.echo(message, err=True)
+        write(message, error=True)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable
-from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.live import Live
-from rich.text import Text
 
 from lab.cli.live.board import Board
 from lab.cli.live.lines import MOST_FAILURES, ProgressLines
 from lab.cli.live.run_account import RunAccount
 from lab.cli.live.tune_account import TuneAccount
+from lab.cli.terminal import Text, stderr
 from lab.store.figures import name_of
 from lab.store.model import VariantRecord
 
@@ -56,29 +53,16 @@ class _Progress:
         )
         self._failures = 0
         self._shown: set[str] = set()
-        self._handler: Any = None
 
     def __enter__(self) -> Self:
         self._view.__enter__()
-        # whoever ignores or handles Ctrl-C otherwise goes on to do so
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler and _in_main_thread():
-            self._handler = signal.signal(signal.SIGINT, self._interrupted)
         return self
-
-    def _interrupted(self, number: int, frame: FrameType | None) -> None:
-        """Answer Ctrl-C at once: work in progress takes a while to end, and the report to be drawn."""
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # the second Ctrl-C ends the command as it is
-        text = "stopping: what is finished is kept, and its report is drawn; Ctrl-C again leaves at once\n"
-        os.write(2, text.encode())  # not through the console, whose lock the interrupted thread may hold
-        signal.default_int_handler(number, frame)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._board.over = True
         self._view.__exit__(kind, error, trace)
-        if self._handler is not None:
-            signal.signal(signal.SIGINT, self._handler)
 
     @property
     def _lines(self) -> bool:
@@ -103,10 +87,6 @@ class _Progress:
         self._announce(text, style="red")
         if self._lines and self._failures == MOST_FAILURES:
             self._announce("further failures are counted here, and stand in the report")
-
-
-def _in_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
 
 
 class RunProgress(_Progress):
@@ -182,7 +162,7 @@ class RunProgress(_Progress):
 
 def run_progress(account: RunAccount | None = None) -> RunProgress:
     """Make the progress of a run, on stderr."""
-    return RunProgress(Console(stderr=True), account)
+    return RunProgress(stderr(), account)
 
 
 class RunWatch:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
-from lab.cli.terminal import columns, write
+from lab.cli.terminal import Text, columns, write
 from lab.measured.timing import Kind
 from lab.store import figures
 from lab.store.constants import never_compared
@@ -129,8 +128,6 @@ def print_outcome(console: Console, outcome: RunOutcome) -> None:
     """Print how many variants have each status, what the run warns of, where the report is, and what to do next."""
     counts = {status: sum(r.status is status for r in outcome.lean_records) for status in Status}
     fared = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    if outcome.interrupted:
-        console.print(Text("interrupted; what was finished is kept", style="yellow"))
     console.print(f"{len(outcome.lean_records)} of {outcome.run.variants} variants: {fared}", highlight=False)
     _print_reasons(console, outcome.lean_records)
     if outcome.run.not_measured:
@@ -171,13 +168,19 @@ def _not_executed(records: Sequence[VariantRecord]) -> list[str]:
 def _next_command(outcome: RunOutcome) -> str:
     """The command that a reader of the table probably wants."""
     if outcome.interrupted:
-        return f"{outcome.run.command}  (continues this run)" if outcome.run.command else ""
+        return f"{_resuming(outcome.run.command)}  (continues this run)" if outcome.run.command else ""
     known = figures.ranked(outcome.lean_records, figures.response_of(outcome.lean_records))
     place = shlex.quote(str(outcome.folder))
     if len(known) > 1:
         first, last = known[0].variant, known[-1].variant
         return f"lab compare {place}#{last} {place}#{first}  (what the best does differently from the worst)"
     return ""
+
+
+def _resuming(command: str) -> str:
+    """Return the command that continues a run: ``--no-resume`` would throw its finished part away."""
+    words = shlex.split(command)
+    return shlex.join("--resume" if word == "--no-resume" else word for word in words)
 
 
 def print_tuned(console: Console, outcome: TuningOutcome, winners: Iterable[tuple[str, Champion]] = ()) -> None:
@@ -188,8 +191,6 @@ def print_tuned(console: Console, outcome: TuningOutcome, winners: Iterable[tupl
         outcome: What the run left.
         winners: Problem type and kernel, the one with most sizes first.
     """
-    if outcome.interrupted:
-        console.print(Text("interrupted; what was finished is kept", style="yellow"))
     for failure in outcome.failed[:_FAILURES_SHOWN]:
         console.print(Text(failure, style="red"))
     if len(outcome.failed) > _FAILURES_SHOWN:

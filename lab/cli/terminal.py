@@ -1,20 +1,48 @@
-"""The standard output of a command: as wide as its terminal, and never cropped where it is a file or a pipe."""
+"""The consoles of a command: as wide as a terminal, and never cropped where the output is a file or a pipe."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from rich.console import COLOR_SYSTEMS, Console
-from rich.text import Text
+from rich.console import COLOR_SYSTEMS, Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text as PlainText
+
+from lab.base.terminal import visible
 
 UNBOUNDED = 100_000
 """Columns of an output that is no terminal: more than any line has."""
 
 
+class Text(PlainText):
+    """A text with its control characters as escapes, which therefore count in its width."""
+
+    def __init__(self, text: str = "", style: str | Style = "", **options: Any) -> None:  # noqa: ANN401 - those of rich
+        """Make a text; see `rich.text.Text`."""
+        super().__init__(visible(text), style, **options)
+
+
 class Output(Console):
-    """A console on standard output. A reader that goes away, as `| head` does, is a `BrokenPipeError` for `main`."""
+    """A console that writes no control character but its own, and reads no markup in texts.
+
+    A reader that goes away, as `| head` does, is a `BrokenPipeError` for `main`.
+    """
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - those of rich
+        """Make a console; see `rich.console.Console`."""
+        super().__init__(markup=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> PlainText:  # noqa: ANN401 - those of rich
+        """Make a text of a string, such as a table's cell, which is measured before it is rendered."""
+        return super().render_str(visible(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render what is printed; the source behind `Syntax` comes this way alone."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else visible(text), style, control)
 
     def on_broken_pipe(self) -> NoReturn:
         """Leave it to `main`, where rich would end the process with code 1."""
@@ -26,6 +54,11 @@ def stdout() -> Output:
     return Output() if sys.stdout.isatty() else Output(width=UNBOUNDED, no_color=True)
 
 
+def stderr() -> Output:
+    """A console on standard error."""
+    return Output(stderr=True)
+
+
 def rule(console: Console, title: str) -> None:
     """Print a title across a terminal; elsewhere a short line of its own."""
     if console.is_terminal:
@@ -35,10 +68,11 @@ def rule(console: Console, title: str) -> None:
 
 
 def write(console: Console, parts: Iterable[tuple[str, str]]) -> None:
-    """Write texts as they are, each in a style of rich's: rich itself takes 10 s to lay out a million lines."""
+    """Write texts without a layout, each in a style of rich's: rich takes 10 s to lay out a million lines."""
     color_system = COLOR_SYSTEMS.get(console.color_system or "")
     for text, style in parts:
-        console.file.write(console.get_style(style).render(text, color_system=color_system) if style else text)
+        shown = visible(text)
+        console.file.write(console.get_style(style).render(shown, color_system=color_system) if style else shown)
 
 
 def columns(headers: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:

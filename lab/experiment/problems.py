@@ -185,10 +185,9 @@ def _range(given: dict[str, object], document: Document, place: Key) -> list[obj
     start, stop, step = bounds
     if step < 1 or stop < start:
         raise _error("the range has no values", document, place, given, accepted)
-    values = range(start, stop + 1, step)
-    if len(values) > _MOST_VALUES:
+    if (stop - start) // step >= _MOST_VALUES:
         raise _error("the range has too many values", document, place, given, f"at most {_MOST_VALUES} values")
-    return list(values)
+    return list(range(start, stop + 1, step))
 
 
 def _complete(

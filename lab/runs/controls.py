@@ -14,6 +14,7 @@ from concurrent.futures import Future, wait
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from lab.base import interrupts
 from lab.base.errors import MissingToolError
 from lab.experiment.space import Point
 from lab.gpu.process.cards import Cards, Ran
@@ -120,7 +121,7 @@ class Controls:
 
     def finish(self) -> None:
         """Wait for the control timings that are under way."""
-        wait(self._running)
+        interrupts.wait(wait, self._running)
         self._collect()
 
     def standing(self) -> tuple[CardRecord, ...]:

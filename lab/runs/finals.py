@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Final
 
+from lab.base import interrupts
 from lab.experiment.variants import Plan
 from lab.gpu.process.cards import Cards, Ran
 from lab.gpu.process.job import Job, JobResult, Policy
@@ -183,7 +184,7 @@ def _finish(finals: _Finals, chosen: Sequence[Rank], running: Sequence[Future[Ra
     """Write what the rounds found, if all of them ran on one card; else the sweep's times stay, with a note."""
     if not running:
         return
-    ran = [future.result() for future in running]
+    ran = [interrupts.wait(future.result) for future in running]
     alike = len({one.card for one in ran}) == 1
     for place, rank in enumerate(chosen):
         record = finals.record(rank)
@@ -302,7 +303,7 @@ def repeat_winners(context: FlowContext, recorder: Recorder, cards: Cards, plann
         running.append((winner, cards.submit(finals.job(winner, record), policy, card=card, fresh=card not in fresh)))
         fresh.add(card)
     for winner, future in running:
-        record, again = finals.record(winner), future.result().result
+        record, again = finals.record(winner), interrupts.wait(future.result).result
         if record.measurement is not None:
             finals.keep(winner, replace(record, measurement=repeated(record.measurement, again)))
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 from lab.base.errors import ClusterError, UserError
 from lab.base.executor import WorkerLostError
 from lab.base.expressions import Scalar
+from lab.base.machine import fault_of
 from lab.base.structures import is_structure, members_of
 from lab.emulator.results import FindingKind
 from lab.experiment.model import Experiment
@@ -507,7 +508,9 @@ def emulation_outcome(
         document = variant.planned.point.kernel.template.document
         raise error.placed(document.at(*(error.key or "").split(".")), error.key) from None
     except Exception as error:  # noqa: BLE001 - a mistake of our own, which costs this variant alone
-        why = f"lab itself failed to execute this variant: {type(error).__name__}: {' '.join(str(error).split())}"
+        mistake = f"lab itself failed to execute this variant: {type(error).__name__}: {' '.join(str(error).split())}"
+        fault = fault_of(error)
+        why = f"this machine cannot execute it: {fault}" if fault else mistake
     else:
         return found
     return not_executed(task, why), None

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import TypeAdapter
 
-from lab.base import workers
+from lab.base import interrupts, workers
 from lab.base.collecting import uncollected
+from lab.base.errors import StoreError
 from lab.experiment.load import load
 from lab.experiment.machine import depends, on
 from lab.experiment.model import Experiment
@@ -180,12 +181,13 @@ def run(
         work.recorder.first = partial(_get_ready, drawing, another_worker=cards is not None and services.starts_ahead)
         interrupted = False
         try:
-            _sweep(work, done, services, options.jobs or workers.cores())
-            if work.cards is not None:
-                observer.confirming()
-                _finals(work, work.cards)
-            if asked.experiment.profile:
-                count(work.recorder, work.cards, work.context, work.planned, read=services.read_counters)
+            with interrupts.stoppable(lambda: work.recorder.finished > 0):
+                _sweep(work, done, services, options.jobs or workers.cores())
+                if work.cards is not None:
+                    observer.confirming()
+                    _finals(work, work.cards)
+                if asked.experiment.profile:
+                    count(work.recorder, work.cards, work.context, work.planned, read=services.read_counters)
         except KeyboardInterrupt:
             interrupted = True
         facts = _final_facts(work, interrupted=interrupted)
@@ -341,9 +343,15 @@ def _take_up(
     Raises:
         StoreError: going on was asked for, and the records there were made under other conditions.
     """
-    done, notes = _earlier(store, conditions, resume=options.resume)
+    earlier = _run_in(store)
+    unrelated = earlier is not None and _is_unrelated(earlier, store.variants(), asked)
+    resume = False if unrelated else options.resume
+    done, notes = _earlier(store, conditions, resume=resume)
     if not done:
-        keep(store)
+        replaced = kept(store) is not None
+        folder = keep(store, unfinished=unrelated)
+        if folder is not None and earlier is not None and _differs(earlier, asked.experiment):
+            notes = (*notes, _kept_note(earlier, folder, replaced=replaced))
         store.clear()
     facts = facts_of(
         asked.experiment,
@@ -361,6 +369,32 @@ def _take_up(
     store.note("state", {"conditions": conditions, "finished": False})
     store.write_run(facts)
     return done, facts, kept(store)
+
+
+def _run_in(store: Store) -> RunRecord | None:
+    """The facts of the run in a directory; None where there is none, or none that this version can read."""
+    try:
+        return store.run()
+    except StoreError:
+        return None
+
+
+def _differs(earlier: RunRecord, experiment: Experiment) -> bool:
+    """Return whether an earlier run was of another experiment, or of another text of this one."""
+    return (earlier.experiment, earlier.source) != (experiment.name, experiment.text)
+
+
+def _is_unrelated(earlier: RunRecord, recorded: frozenset[str], asked: _Asked) -> bool:
+    """Return whether no record of an earlier run can be one of this run: it was of another experiment."""
+    if earlier.experiment != asked.experiment.name:
+        return True
+    return _differs(earlier, asked.experiment) and recorded.isdisjoint(asked.planned.variants)
+
+
+def _kept_note(earlier: RunRecord, folder: Path, *, replaced: bool) -> str:
+    before = ", in place of the run that was kept there" if replaced else ""
+    what = f"{earlier.experiment}, started {earlier.started}"
+    return f"The directory held a run of another experiment file, {what}. It is kept in {folder}{before}."
 
 
 def _earlier(

@@ -28,6 +28,7 @@ class Recorder:
         kept: Records by position, where a search's strategy needs them; else None.
         remarks: What all variants show together.
         first: What begins when the first variant is finished, which no other work may delay.
+        finished: Number of finished variants.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Recorder:
         self.remarks = Remarks()
         self.first: Callable[[], None] = lambda: None
         self.pruner, self._writer = pruner, Writer()
+        self.finished = 0
 
     def __enter__(self) -> Self:
         return self
@@ -88,9 +90,10 @@ class Recorder:
         if self.kept is not None:
             self.kept[planned.position] = record
         self.remarks.meet(record)
-        finished = self._score(planned.position, record)
-        if finished and self.pruner is not None:
-            self.pruner.learn(finished)
+        scored = self._score(planned.position, record)
+        if scored and self.pruner is not None:
+            self.pruner.learn(scored)
+        self.finished += 1
         self.observer.recorded(record)
         first, self.first = self.first, lambda: None
         first()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lab.base import interrupts
 from lab.base.executor import Executor
 from lab.experiment.model import Experiment
 from lab.experiment.variants import Planned
@@ -53,7 +54,7 @@ def first_that_compiles(
     """
     for one in planned[:_MOST_TRIED]:
         try:
-            (outcome,) = executor.submit(function, [build_task(one)], timeout_s=BUILD_TIMEOUT_S).result()
+            (outcome,) = interrupts.wait(executor.submit(function, [build_task(one)], timeout_s=BUILD_TIMEOUT_S).result)
         except TimeoutError:
             continue
         if isinstance(outcome, Built):

@@ -9,6 +9,7 @@ on the input alone.
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -20,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from lab.base import workers
+from lab.base import interrupts, workers
 from lab.base.errors import StoreError
 from lab.base.folder import Folder
 from lab.measured.ranks import rank_correlation
@@ -82,7 +83,7 @@ def run_twice(
             store.note("repeating", second.name)
         interrupted = (again or run_in_a_process)(file, replace(options, output=second, resume=True), watch)
         if interrupted:
-            left = "The second run of --repeat-check was interrupted; the same command continues it."
+            left = "The second run of --repeat-check was interrupted; the same command continues it, with --resume."
             facts = replace(first.run, notes=(*first.run.notes, left))
         else:
             facts = first.run
@@ -104,16 +105,27 @@ def run_in_a_process(file: Path, options: RunOptions, watch: Watch) -> bool:
         StoreError: the process was killed, or its run directory cannot be written.
     """
     # not a daemon, which may have no workers of its own
-    with ProcessPoolExecutor(1, get_context("spawn"), workers.end_with_parent) as process:
+    with ProcessPoolExecutor(1, get_context("spawn"), _begin) as process:
         try:
-            return process.submit(_run, file, options, watch).result()
-        except KeyboardInterrupt:  # the terminal interrupts both processes; the other one saves its records and ends
+            # the terminal interrupts both processes; the other one says so, saves its records and ends
+            with interrupts.stoppable(message=""):
+                with workers.handed_down():
+                    interrupted = process.submit(_run, file, options, watch)
+                return interrupts.wait(interrupted.result)
+        except KeyboardInterrupt:
             return True
         except BrokenProcessPool as error:
             raise StoreError(
                 f"the process of the second run was killed; its finished records are in {options.output}, "
-                "and the same command continues the run"
+                "and the same command continues the run, with --resume"
             ) from error
+
+
+def _begin() -> None:
+    """Prepare this process for a run of its own."""
+    workers.end_with_parent()
+    interrupts.end_at_once()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _run(file: Path, options: RunOptions, watch: Watch) -> bool:

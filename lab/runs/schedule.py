@@ -23,6 +23,7 @@ from itertools import takewhile
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
+from lab.base import interrupts
 from lab.base.executor import Executor, WorkerLostError
 from lab.base.spool import Spool
 
@@ -91,7 +92,7 @@ class _Arrivals:
 
     def wait(self) -> set[Future[Any]]:
         """Wait until one has finished; return all that have since the last call."""
-        done = {self._finished.get()}
+        done = {interrupts.wait(self._finished.get)}
         while not self._finished.empty():
             done.add(self._finished.get())
         return done

@@ -12,8 +12,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import Any
 
+from lab.base import interrupts
 from lab.base.errors import LabError
 from lab.base.executor import Executor, WorkerLostError
+from lab.base.machine import fault_of
 from lab.stages.build import BuildFailure, BuildTask, Built, build
 
 BUILD_TIMEOUT_S = 300.0
@@ -218,7 +220,7 @@ def build_each(
         queue.add(task, keep(position))
     queue.feed()
     while queue.running:
-        for future in queue.finished(wait(queue.running, return_when=FIRST_COMPLETED).done):
+        for future in queue.finished(interrupts.wait(wait, queue.running, return_when=FIRST_COMPLETED).done):
             queue.ended(future)
         queue.feed()
         yield from ready
@@ -238,6 +240,8 @@ def _failure(error: Exception) -> BuildFailure:
         return BuildFailure("the build needs more memory than its share")
     if isinstance(error, WorkerLostError):
         return BuildFailure(f"the build process ended by itself: {error}")
+    if fault := fault_of(error):
+        return BuildFailure(f"the build failed on this machine: {fault}")
     # a mistake of our own, which costs this variant alone; its log says where
     log = "".join(traceback.format_exception(error))
     return BuildFailure(f"lab itself failed on this variant: {type(error).__name__}: {error}", log)

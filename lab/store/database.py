@@ -87,8 +87,7 @@ class Store(Journal):
 
     def drop_others(self, variants: Collection[str]) -> None:
         """Remove the records of all other variants, which the experiment no longer has."""
-        present = {row[0] for row in self._select("SELECT variant FROM records")}
-        others = [(variant,) for variant in sorted(present - set(variants))]
+        others = [(variant,) for variant in sorted(self.variants() - set(variants))]
         self._commit(("DELETE FROM records WHERE variant=?", others))
 
     def run(self) -> RunRecord:
@@ -161,6 +160,10 @@ class Store(Journal):
 
     def _ptx(self, variant: str) -> str | None:
         return self.variant_folder(variant).read_text(PTX)
+
+    def variants(self) -> frozenset[str]:
+        """Ids of the variants that have a record."""
+        return frozenset(row[0] for row in self._select("SELECT variant FROM records"))
 
     def count(self) -> int:
         """Number of finished records."""

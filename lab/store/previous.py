@@ -2,6 +2,10 @@
 
 It is a directory of its own, with its report: `lab report` and `lab compare` read it like any other. Tuning runs are
 kept in the same way.
+
+A run of another experiment is kept in any case, and the new run says so. Asking for another directory would be safer
+still, but nothing tells another experiment from one that was edited: `lab.run` and `lab.tune_kernel` give a kernel's
+experiment the same name.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ _JOURNALS: Final = ("run.", "tuning.")
 """Beginnings of the names of the databases and of what guards them: these belong to the run that begins."""
 
 
-def keep(store: Store) -> None:
+def keep(store: Store, *, unfinished: bool = False) -> Path | None:
     """Move the finished run of a directory to its folder `FOLDER`, in place of the one that is there.
 
     An unfinished run, one without records and one that this version cannot read are left alone: they are no last
@@ -31,16 +35,20 @@ def keep(store: Store) -> None:
 
     Args:
         store: The directory, about to be cleared.
+        unfinished: Move an unfinished run, too.
+
+    Returns:
+        The folder; None where nothing was moved.
     """
     state = store.state()
-    if not state or not state["finished"]:
-        return
+    if not state or not (unfinished or state["finished"]):
+        return None
     try:
         run, records = store.run(), store.records()
     except StoreError:
-        return
+        return None
     if not records:
-        return
+        return None
     target = _emptied(store)
     with Store(target, create=True) as other:
         other.write_run(run)
@@ -48,6 +56,7 @@ def keep(store: Store) -> None:
             other.write(record, position)
         other.note("state", state)
     _move_files(store, target)
+    return target
 
 
 def keep_tuning(store: TuningStore) -> None:

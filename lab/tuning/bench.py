@@ -8,6 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from lab.base import interrupts
 from lab.base.sizes import AXES, Size, extents
 from lab.gpu.process.cards import Cards, Surveyed
 from lab.gpu.timing.cache import Flush
@@ -128,6 +129,7 @@ class PredictedBench:
         """See `Bench.run`. There is nothing to drop, and cuBLAS has no prediction."""
         del of, drop, baseline
         for task in tasks:
+            interrupts.check()
             missing = _missing(self.ledger, stage, task)
             found = _not_timed(missing, task.size, self.kind)
             for one in missing:
@@ -226,7 +228,7 @@ class MeasuredBench:
                 self._take(waiting)
         while waiting:
             self._take(waiting)
-        self.timings += (one for future in controls for one in _timings(future.result()))
+        self.timings += (one for future in controls for one in _timings(interrupts.wait(future.result)))
 
     def _control(self, asked: _Asked, ordered: Sequence[Future[Surveyed]]) -> list[Future[Surveyed]]:
         """Have every card time the first size, once in a run, to compare the cards by."""
@@ -282,7 +284,8 @@ class MeasuredBench:
 
     def _take(self, waiting: dict[Future[Surveyed], _Asked]) -> None:
         """Write what is finished; wait until something is."""
-        for future in sorted(wait(waiting, return_when=FIRST_COMPLETED).done, key=list(waiting).index):
+        finished = interrupts.wait(wait, waiting, return_when=FIRST_COMPLETED)
+        for future in sorted(finished.done, key=list(waiting).index):
             asked, surveyed = waiting.pop(future), future.result()
             if asked.home and surveyed.card != asked.home:  # that card was lost meanwhile
                 again = self._asked(

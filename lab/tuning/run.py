@@ -12,7 +12,7 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from lab.base import environment, workers
+from lab.base import environment, interrupts, workers
 from lab.base.elements import arithmetic_of
 from lab.base.errors import UserError
 from lab.base.executor import Executor, ProcessExecutor
@@ -317,7 +317,8 @@ def _work(setting: _Setting, store: TuningStore, facts: TuningFacts, observer: T
             TuningContext(tuning, WatchedBench(bench, news), ledger, setting.gpu), shop, observer.stepped, store.folder
         )
         try:
-            work.everything()
+            with interrupts.stoppable(lambda: any(work.context.ledger.times.values())):
+                work.everything()
         except KeyboardInterrupt:
             interrupted = True
         observer.drawing()

@@ -169,3 +169,28 @@ def test_processes_start_while_another_thread_hands_down():
     finally:
         done.set()
         thread.join()
+
+
+@pytest.mark.parametrize(
+    ("limits", "allowed", "soft"),
+    [
+        ((64, 4096), True, 332),
+        ((64, 128), False, 128),
+        ((1024, 1024), True, 1024),
+        ((64, -1), True, 332),
+        ((-1, -1), True, -1),
+    ],
+)
+def test_the_limit_of_open_files_is_raised_to_what_workers_take(monkeypatch, limits, allowed, soft):
+    now = [limits]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: now[0])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, given: now.__setitem__(0, given))
+    assert workers.allow_files(100) == allowed
+    assert now[0] == (soft, limits[1])
+
+
+def test_workers_that_may_not_open_their_files_are_not_started(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (24, 24))
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+    with pytest.raises(OSError, match="Too many open files"):
+        ProcessExecutor(2)

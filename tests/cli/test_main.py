@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -12,7 +13,8 @@ from contextlib import redirect_stderr, redirect_stdout
 import pytest
 from written_runs import make_store
 
-from lab.base.errors import StoreError
+from lab.base.errors import CompileError, MissingToolError, StoreError, UserError
+from lab.base.executor import WorkerLostError
 from lab.cli import main
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
@@ -231,12 +233,16 @@ INTERRUPTED = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
 from lab.cli import progress
-from lab.cli.main import main
+from lab.__main__ import main
 
 class Impatient(progress.RunProgress):
+    pressed = False
+
     def recorded(self, record):
         super().recorded(record)
-        signal.raise_signal(signal.SIGINT)
+        if not self.pressed:
+            signal.raise_signal(signal.SIGINT)
+        self.pressed = True
 
 progress.RunProgress = Impatient
 sys.argv = ["lab", "run", "small.yaml", "--no-gpu", "-j", "1"]
@@ -251,7 +257,8 @@ def test_ctrl_c_ends_with_130_and_a_report(folder):
     done = subprocess.run([sys.executable, "interrupted.py"], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 130, done.stderr
     assert "Traceback" not in done.stderr
-    assert "1 of 4 variants" in done.stderr
+    assert re.search(r"^[1-4] of 4 variants", done.stderr, re.MULTILINE)
+    assert done.stderr.count("interrupted: stopping") == 1
     assert (folder / "reports" / "small" / "index.html").is_file()
 
 
@@ -416,3 +423,94 @@ def test_two_variants_of_a_run_are_compared_by_their_ids(tmp_path):
     assert [(change["variant_a"], change["variant_b"]) for change in json.loads(by_ids.stdout)["changes"]] == [
         (one, other)
     ]
+
+
+HOSTILE = "\\x1b]0;title\\x07\\x1b]52;c;cm0=\\x07"
+PRINTS = f"""extern "C" __global__ void k() {{ printf("{HOSTILE}\u202e\\n"); }}"""
+REFUSED = 'extern "C" __global__ void k() {\n#error "\u202e]0;title"\n}'
+
+
+@pytest.mark.parametrize(
+    ("words", "source", "code"),
+    [
+        (["emulate", "k.cu"], PRINTS, 0),
+        (["emulate", "k.cu", "--json"], PRINTS, 0),
+        (["emulate", "k.cu"], REFUSED, 2),
+        (["inspect", "k.cu"], PRINTS, 0),
+        (["report", "\x1b]0;title\x07"], "", 3),
+        (["run", "k.cu", "--\x1b]0;title\x07"], "", 2),
+    ],
+)
+def test_no_text_of_others_commands_the_terminal(folder, words, source, code):
+    (folder / "k.cu").write_text(source)
+    done = here(*words, cwd=folder)
+    assert done.returncode == code, done.stderr
+    assert "]0;title" in done.stdout + done.stderr
+    assert not set("\x1b\x07\u202e") & set(done.stdout + done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (UserError("wrong"), 2, "error: wrong"),
+        (CompileError("refused", "its log", "nvrtc"), 2, "error: refused\nits log"),
+        (MissingToolError("no nvcc"), 3, "error: no nvcc"),
+        (WorkerLostError("signal 9", killed=True), 3, "error: signal 9"),
+        (MemoryError(), 3, "error: there is not enough memory"),
+        (OSError(24, "Too many open files"), 3, "error: too many open files"),
+        (ModuleNotFoundError("No module named 'six'", name="six"), 3, "error: a Python package is missing"),
+        (KeyError("x"), 70, "internal error: KeyError: 'x'\nThis is an error in lab itself"),
+    ],
+)
+def test_each_error_has_its_words_and_its_exit_code(tmp_path, monkeypatch, error, code, words):
+    def fail(**_):
+        raise error
+
+    monkeypatch.setattr(main, "app", fail)
+    done = here("doctor", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.startswith(words)
+
+
+ENTRY = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k({} .u32 x)\n{{\nret;\n}}\n"
+
+
+@pytest.mark.parametrize(
+    ("limit", "words", "code", "message"),
+    [
+        ("ulimit -v 4000000", "emulate k.ptx i32=5 --grid 2147483647 --block 1024", 3, "there is not enough memory"),
+        (
+            "ulimit -n 24",
+            "run small.yaml --no-gpu",
+            3,
+            "too many open files: this process may open 24;",
+        ),
+        (
+            "ulimit -n 20",
+            "run small.yaml --no-gpu",
+            3,
+            "too many open files: this process may open 20;",
+        ),
+        (
+            "export PYTHONPATH=typer",
+            "run small.yaml",
+            3,
+            "a Python package is missing or damaged",
+        ),
+        ("export PYTHONPATH=pydantic", "run small.yaml", 3, "a Python package is missing or damaged"),
+        (":", "emulate reg.ptx i32=5", 2, "reg.ptx:4: a parameter of an entry cannot be in .reg"),
+    ],
+)
+def test_what_the_machine_or_the_file_lacks_is_no_error_of_labs(folder, limit, words, code, message):
+    (folder / "k.ptx").write_text(ENTRY.format(".param"))
+    (folder / "reg.ptx").write_text(ENTRY.format(".reg"))
+    for package in ("typer", "pydantic"):  # a package that needs one that is not there
+        (folder / package).mkdir()
+        (folder / package / f"{package}.py").write_text("import gone")
+    command = f"{limit}; exec {sys.executable} -m lab {words}"
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], cwd=folder, capture_output=True, text=True, check=False, timeout=200
+    )
+    assert done.returncode == code, done.stderr
+    assert f"error: {message}" in done.stderr
+    assert "Traceback" not in done.stderr

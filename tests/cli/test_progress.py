@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import pickle
-import signal
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
@@ -16,6 +15,7 @@ from rich.console import Console
 from lab.cli.live.lines import EVERY_S, MOST_FAILURES
 from lab.cli.live.run_account import RunAccount
 from lab.cli.progress import RunProgress, RunWatch, TuneProgress
+from lab.cli.terminal import Output
 from lab.measured.timing import Kind
 from lab.store.model import Status
 from lab.store.tuning_model import KernelFacts, ProtocolStep
@@ -193,16 +193,13 @@ def test_resuming_and_drawing_are_announced(terminal):
     assert "resuming: 7 finished variants are kept" in written(terminal)
 
 
-def test_ctrl_c_is_answered_at_once_and_the_handler_is_put_back(console, capfd):
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt), RunProgress(console):
-            signal.raise_signal(signal.SIGINT)
-        assert "stopping: what is finished is kept" in capfd.readouterr().err
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        with RunProgress(console):
-            signal.raise_signal(signal.SIGINT)
-            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
+def test_a_question_and_a_label_do_not_command_the_terminal(make):
+    shown = Output(file=io.StringIO(), width=160, force_terminal=True, force_interactive=True, color_system=None)
+    record = replace(make("sweep").records()[0], label="\x1b]0;label\x07")
+    with RunProgress(shown) as progress:
+        begin(progress, 24, question="\x1b]52;c;cm0=\x07\u202e?")
+        progress.recorded(failed(record))
+    text = written(shown)
+    assert r"\u001b]52;c;cm0=\u0007\u202e?" in text
+    assert r"\u001b]0;label\u0007" in text
+    assert "\x1b]" not in text

@@ -52,9 +52,16 @@ def test_an_outcome_counts_each_status_and_names_the_report(console, make):
     print_outcome(console, RunOutcome(store.folder, run, store.records, (), True))
     text = printed(console)
     assert "24 of 27 variants: 20 verified, 1 wrong, 2 not executed, 1 compile failed" in (text.replace("\n", " "))
-    assert "interrupted; what was finished is kept" in text
+    assert "(continues this run)" in text
     assert "There is no GPU." in text
     assert str(store.folder / "index.html") in text.replace("\n", "")
+
+
+def test_an_interrupted_run_is_continued_by_a_command_that_keeps_it(console, make):
+    store = make("sweep")
+    run = replace(store.run(), command="python -m lab run 'my file.yaml' --no-resume --no-gpu")
+    print_outcome(console, RunOutcome(store.folder, run, store.records, (), True))
+    assert "next: python -m lab run 'my file.yaml' --resume --no-gpu  (continues this run)" in printed(console)
 
 
 def test_only_the_first_failures_of_a_tuning_run_are_printed(console, tmp_path):

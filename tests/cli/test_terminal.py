@@ -6,6 +6,8 @@ import io
 
 import pytest
 from rich.console import Console
+from rich.syntax import Syntax
+from rich.table import Table
 
 from lab.cli import terminal
 
@@ -40,6 +42,42 @@ def test_texts_are_written_as_they_are_with_their_styles():
     wide, plain = io.StringIO(), io.StringIO()
     for file, terminals in ((wide, True), (plain, False)):
         console = Console(file=file, width=10, force_terminal=terminals, color_system="standard" if terminals else None)
-        terminal.write(console, [("x" * 50 + "[b]\n", ""), ("hot\n", "bold")])
-    assert wide.getvalue() == "x" * 50 + "[b]\n\x1b[1mhot\n\x1b[0m"
-    assert plain.getvalue() == "x" * 50 + "[b]\nhot\n"
+        terminal.write(console, [("x" * 50 + "[b]\n", ""), ("hot\x9b\n", "bold"), ("\x1b\n", "")])
+    assert wide.getvalue() == "x" * 50 + "[b]\n\x1b[1mhot\\u009b\n\x1b[0m\\u001b\n"
+    assert plain.getvalue() == "x" * 50 + "[b]\nhot\\u009b\n\\u001b\n"
+
+
+HOSTILE = "a\x1b]0;title\x07\x9b31m\u202eb[red]c[/red]:smile:\r"
+SHOWN = r"a\u001b]0;title\u0007\u009b31m\u202eb[red]c[/red]:smile:\u000d"
+
+
+def on_a_terminal(printed):
+    output = io.StringIO()
+    console = terminal.Output(file=output, width=300, force_terminal=True, color_system=None)
+    console.print(printed, highlight=False)
+    return output.getvalue()
+
+
+def in_a_table():
+    table = Table(box=None)
+    table.add_column("x")
+    table.add_row(HOSTILE)
+    return table
+
+
+@pytest.mark.parametrize("printed", [HOSTILE, terminal.Text(HOSTILE), in_a_table()], ids=["str", "Text", "Table"])
+def test_texts_of_others_reach_a_terminal_as_escapes_and_without_markup(printed):
+    assert SHOWN in on_a_terminal(printed)
+    assert "\x1b" not in on_a_terminal(printed)
+
+
+def test_a_source_is_highlighted_without_its_control_characters():
+    output = io.StringIO()
+    console = terminal.Output(file=output, width=300, force_terminal=True, color_system="standard")
+    console.print(Syntax("int a; // \x1b]0;title\u202e", "cuda", line_numbers=True, background_color="default"))
+    assert r"\u001b]0;title\u202e" in output.getvalue()
+    assert "\x1b]" not in output.getvalue()
+
+
+def test_an_escape_counts_in_the_width_of_a_text():
+    assert terminal.Text("\x1b").cell_len == 6

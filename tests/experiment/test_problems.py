@@ -87,6 +87,7 @@ def test_the_problem_itself_may_be_executed() -> None:
         ("problem: [{m: 4, n: 5, k: 6, emulate: all}]", 4, "problem[0].emulate", "or full"),
         ("problem: {m: 4, n: 5, k: 6}\nemulate: {mm: 3}", 5, "emulate.mm", "unknown key"),
         ("problem: {m: {range: [1, 10001, 1]}, n: 5, k: 6}", 4, "problem.m", "at most 10000"),
+        ("problem: {m: {range: [0, 9223372036854775807, 1]}, n: 5, k: 6}", 4, "problem.m", "at most 10000"),
         ("problem: {m: {range: [1, 200, 1]}, n: {range: [1, 200, 1]}, k: 6}", 4, "problem", "too many problems"),
     ],
 )
@@ -105,6 +106,7 @@ def test_a_mistake_is_named_where_it_stands(text: str, line: int, key: str, word
         ({"range": [1, 7, 3]}, [1, 4, 7]),
         ({"range": [1, 6, 3]}, [1, 4]),
         ({"range": [5, 5, 1]}, [5]),
+        ({"range": [0, 2**63 - 1, 2**62]}, [0, 2**62]),
     ],
 )
 def test_what_an_entry_stands_for(given: object, values: list[object]) -> None:

@@ -235,6 +235,7 @@ def test_python_of_the_users_own_is_named_where_its_process_ended(variant):
     ("error", "words"),
     [
         (KeyError("x"), "lab itself failed to execute this variant: KeyError: 'x'"),
+        (OSError(28, "No space left"), "this machine cannot execute it: No space left"),
         (OperatorFault("my_op.py:3: Mine.inputs raised ValueError"), "my_op.py:3: Mine.inputs raised ValueError"),
     ],
 )

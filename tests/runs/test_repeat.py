@@ -176,5 +176,5 @@ def test_a_new_run_has_a_new_repetition(experiment, tmp_path):
 
 
 def test_a_second_process_that_is_killed_is_an_error_in_words(experiment, tmp_path):
-    with pytest.raises(StoreError, match=r"second run was killed; .* the same command continues the run"):
+    with pytest.raises(StoreError, match=r"second run was killed; .* continues the run, with --resume"):
         run_in_a_process(experiment, RunOptions(output=tmp_path / "out"), partial(os._exit, 9))

@@ -25,8 +25,10 @@ class Clock:
         return self.now
 
 
-def begin(account: RunAccount | RunProgress, variants: int, problems: Sequence[Any] = ()) -> None:
-    experiment = SimpleNamespace(name="mine", question="Does it?", problems=problems)
+def begin(
+    account: RunAccount | RunProgress, variants: int, problems: Sequence[Any] = (), question: str = "Does it?"
+) -> None:
+    experiment = SimpleNamespace(name="mine", question=question, problems=problems)
     account.planned(cast("Any", experiment), cast("Any", SimpleNamespace(combinations=30)), variants, "NVIDIA H200")
 
 

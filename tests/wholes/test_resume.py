@@ -267,6 +267,39 @@ def test_an_experiment_that_grew_keeps_what_is_done_in_its_new_place(played, tmp
     assert {r.parameters["first"] for r in go(played, tmp_path / "out", resume=True).records} == {3}
 
 
+@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize("resume", [None, True, False])
+def test_a_run_of_another_experiment_is_kept_and_the_new_one_says_so(played, tmp_path, finished, resume):
+    first = go(played, tmp_path / "out", observer=SilentObserver() if finished else Impatient())
+    other = played.with_name("other.yaml")
+    other.write_text(EXPERIMENT)
+    outcome = go(other, tmp_path / "out", resume=resume)
+    assert len(outcome.records) == 18
+    (note,) = [note for note in outcome.run.notes if "another experiment" in note]
+    assert f"{played.stem}, started {first.run.started}" in note
+    assert str(tmp_path / "out" / "previous") in note
+    assert records_of(tmp_path / "out" / "previous") == {r.variant: r for r in first.records}
+    again = go(played, tmp_path / "out")
+    assert any("in place of the run that was kept there" in note for note in again.run.notes)
+
+
+def test_an_experiment_of_the_same_name_that_shares_no_variant_is_another_one(played, tmp_path):
+    """As `lab.run` and `lab.tune_kernel` make of one kernel."""
+    first = go(played, tmp_path / "out", observer=Impatient())
+    played.write_text(EXPERIMENT.replace("first: [1, 2, 3]", "first: [4, 5]"))
+    outcome = go(played, tmp_path / "out")
+    assert any("another experiment" in note for note in outcome.run.notes)
+    assert records_of(tmp_path / "out" / "previous") == {r.variant: r for r in first.records}
+
+
+def test_a_finished_run_of_another_text_is_named_and_one_of_the_same_text_is_not(played, tmp_path):
+    go(played, tmp_path / "out")
+    again = go(played, tmp_path / "out")
+    assert not any("another experiment" in note for note in again.run.notes)
+    played.write_text(f"{EXPERIMENT}seed: 7\n")
+    assert any("another experiment" in note for note in go(played, tmp_path / "out").run.notes)
+
+
 @pytest.mark.parametrize("harm", ["cut", "missing", "no provenance"])
 def test_a_record_whose_files_were_lost_with_the_power_is_made_again(played, tmp_path, harm):
     unfinished(played, tmp_path / "out")

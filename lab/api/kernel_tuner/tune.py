@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from lab.api.running import run_mapping
 from lab.base.errors import CollectedError, Location, UserError, did_you_mean, together
 from lab.base.expressions import evaluate
 from lab.base.folder import Folder
+from lab.base.terminal import write
 from lab.isa.cuda.kernels import SourceKernel, read_kernels
 from lab.runs.observer import RunObserver
 from lab.runs.pipeline import RunOptions
@@ -418,11 +418,11 @@ def _renamed(error: UserError) -> UserError:
 def _report(chosen: Mapping[str, Any] | None, space: Space, environment: Mapping[str, Any]) -> None:
     """Print the best setting, as the tuner does unless it is told to be quiet."""
     if chosen is None:
-        sys.stdout.write("no results to report\n")
+        write("no results to report")
     else:
         setting = ", ".join(f"{name}={chosen[name]}" for name in space)
-        sys.stdout.write(f"best performing configuration: {setting}, time={chosen['time']:.5g}ms")
-        sys.stdout.write(f" ({environment['time']})\n")
+        time = f"{chosen['time']:.5g}ms ({environment['time']})"
+        write(f"best performing configuration: {setting}, time={time}")
     for note in environment["notes"]:
-        sys.stdout.write(f"{note}\n")
-    sys.stdout.write(f"report: {environment['page']}\n")
+        write(note)
+    write(f"report: {environment['page']}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.text import Text
 
 from lab.cli.live.account import Account
 from lab.cli.live.snapshot import Best, Phase, Snapshot, clock_text
+from lab.cli.terminal import Text
 
 _MOST_BEST = 3
 _LINES, _ASCII = ("━", "─"), ("#", ".")
@@ -50,13 +50,11 @@ def _stages(now: Snapshot, width: int, bar: tuple[str, str]) -> Iterator[Text]:
     longest = max((len(stage.name) for stage in now.stages), default=0)
     for stage in now.stages:
         count = f"{stage.done}" if stage.total is None else f"{stage.done}/{stage.total}"
-        line = Text(no_wrap=True, overflow="ellipsis")
-        line.append(stage.name.ljust(longest))
-        line.append(f"  {count}")
+        line = Text(f"{stage.name.ljust(longest)}  {count}", no_wrap=True, overflow="ellipsis")
         room = min(_LONGEST_BAR, width - len(line.plain) - _ROOM_FOR_BAR)
         if stage.total and room >= _SHORTEST_BAR:
             filled = min(room, room * stage.done // stage.total)
-            line = Text(no_wrap=True).append(stage.name.ljust(longest) + "  ")
+            line = Text(f"{stage.name.ljust(longest)}  ", no_wrap=True)
             line.append(bar[0] * filled, style="green").append(bar[1] * (room - filled), style="dim").append(
                 f"  {count}"
             )

@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import Final, Self
 
 from rich.console import Console
-from rich.text import Text
 
 from lab.cli.live.account import Account
 from lab.cli.live.board import best_words, time_words
 from lab.cli.live.snapshot import Snapshot
+from lab.cli.terminal import Text
 
 EVERY_S: Final = 30.0
 """Seconds from one line to the next."""

@@ -14,12 +14,14 @@ import secrets
 import shutil
 import socket
 import threading
+import time
+from contextlib import suppress
 from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from lab.base.errors import UserError
@@ -32,10 +34,13 @@ _NAMES: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """What a browser on this machine, or at the near end of an SSH tunnel, calls the server; the tunnel's port differs."""
 
 _MOST_CONNECTIONS: Final = 32
-"""Connections that are answered at a time; a browser opens six. More wait for a second, and are closed."""
+"""Open connections; a browser opens six. One more closes the one that has taken longest to send its request."""
+
+_GRACE_S: Final = 0.25
+"""Seconds for which no connection is closed for another one: most are answered in less."""
 
 _PATIENCE_S: Final = 10.0
-"""Seconds until a connection on which nothing comes is closed."""
+"""Seconds within which a request must have come, and within which a part of the answer must be taken."""
 
 _MOST_DIGITS: Final = 12
 """Digits of a row's number."""
@@ -64,6 +69,18 @@ _FRAMES: Final = "frame-ancestors 'none'; form-action 'none'; base-uri 'none'"
 _INERT: Final = "default-src 'none'; sandbox; frame-ancestors 'none'"
 
 
+class _Since(NamedTuple):
+    """The state of a connection. Of two, the one to close first is the smaller.
+
+    Attributes:
+        answering: Its request has come.
+        began: Time of the monotonic clock at which it was opened.
+    """
+
+    answering: bool
+    began: float
+
+
 class LiveServer(ThreadingHTTPServer):
     """Serves one account. Leaving its context ends it.
 
@@ -73,6 +90,7 @@ class LiveServer(ThreadingHTTPServer):
 
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 4 * _MOST_CONNECTIONS
     allow_reuse_address = False  # of a port that the user asked for, nobody else's old connections are taken
 
     def __init__(self, account: Account, port: int = 0) -> None:
@@ -86,7 +104,8 @@ class LiveServer(ThreadingHTTPServer):
             UserError: the port cannot be had.
         """
         self.account, self.token = account, secrets.token_urlsafe(32)
-        self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        self._open: dict[socket.socket, _Since] = {}
+        self._changed = threading.Condition()  # of `_open`
         try:
             super().__init__((LOOPBACK, port), _Handler)
         except (OSError, OverflowError) as error:
@@ -112,20 +131,44 @@ class LiveServer(ThreadingHTTPServer):
         self.server_close()
 
     def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
-        """Answer in a thread of its own, a bounded number at a time."""
-        if not self._free.acquire(timeout=1.0):
-            self.shutdown_request(request)
-            return
+        """Answer in a thread of its own. A new connection never waits for others, however slow they are."""
+        assert isinstance(request, socket.socket)  # noqa: S101 - it serves TCP
+        with self._changed:
+            while len(self._open) >= _MOST_CONNECTIONS:
+                slowest = min(self._open, key=self._open.__getitem__)
+                left = self._open[slowest].began + _GRACE_S - time.monotonic()
+                if left <= 0:
+                    self._cut(slowest)
+                else:
+                    self._changed.wait(left)
+            self._open[request] = _Since(answering=False, began=time.monotonic())
         super().process_request(request, client_address)
 
-    def process_request_thread(
-        self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
-    ) -> None:
-        """Make room for the next one when this one is answered."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
+    def service_actions(self) -> None:
+        """Close connections whose request has not come in time; the base class calls this twice a second."""
+        latest = _Since(answering=False, began=time.monotonic() - _PATIENCE_S)
+        with self._changed:
+            for late in [request for request, since in self._open.items() if since < latest]:
+                self._cut(late)
+
+    def request_came(self, request: socket.socket) -> None:
+        """Leave a connection the time that its answer takes."""
+        with self._changed:
+            if request in self._open:
+                self._open[request] = _Since(answering=True, began=self._open[request].began)
+
+    def shutdown_request(self, request: socket.socket | tuple[bytes, socket.socket]) -> None:
+        """Forget a connection that is answered."""
+        with self._changed:
+            self._open.pop(request, None)  # type: ignore[arg-type]  # it serves TCP
+            self._changed.notify()
+        super().shutdown_request(request)
+
+    def _cut(self, request: socket.socket) -> None:
+        """End a connection, and so the thread that reads from it or writes to it."""
+        del self._open[request]
+        with suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A browser that went away is nobody's error; the command's terminal shows the command."""
@@ -158,6 +201,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(HTTPStatus(code))
 
     def _answer(self) -> None:
+        self.server.request_came(self.connection)
         host = self.headers.get_all("Host") or []
         if len(host) != 1 or _name(host[0]) not in _NAMES:
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
-from rich.text import Text
 
+from lab.base import interrupts
 from lab.cli.live.account import Account
+from lab.cli.terminal import Text
 
 if TYPE_CHECKING:  # the server is imported where it is asked for
     from lab.cli.live.server import LiveServer
@@ -62,10 +63,8 @@ class LivePage:
         if self._server is None or not attended():
             return
         self._print("the live page stays until Ctrl-C, with the report")
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            self._print("the live page is closed")
+        with suppress(KeyboardInterrupt), interrupts.stoppable(message="the live page is closed"):
+            interrupts.wait(threading.Event().wait)
 
     def _print(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)  # an address in two pieces cannot be opened
@@ -79,5 +78,4 @@ def _server(account: Account, port: int) -> LiveServer:
 
 def attended() -> bool:
     """Whether somebody at a terminal can end this process with Ctrl-C."""
-    handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    return handled and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    return interrupts.is_handled() and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()

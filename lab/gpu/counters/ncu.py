@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from lab.base import interrupts
 from lab.base.errors import LabError
 from lab.base.workers import environment
 
@@ -179,7 +180,7 @@ def _run(command: Sequence[str], timeout: float | None) -> tuple[int, str]:
     except OSError as error:
         raise ProfilerError(f"{command[0]} cannot be started: {error.strerror}; {INSTALL}") from error
     try:
-        said, _ = process.communicate(timeout=timeout)
+        said, _ = interrupts.wait(process.communicate, timeout=timeout)
     except subprocess.TimeoutExpired as error:
         _kill(process)
         raise ProfilerError(f"Nsight Compute did not finish within {timeout:.0f} s") from error

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import signal
 import threading
-from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -53,7 +51,7 @@ def started(*, imports: bool) -> tuple[BaseProcess, Connection]:
     context = multiprocessing.get_context("spawn")
     connection, theirs = context.Pipe()
     process = context.Process(target=wait, args=(theirs, imports), name="lab-gpu", daemon=True)
-    with workers.handed_down(), _ignoring_interrupts():
+    with workers.handed_down():
         process.start()
     theirs.close()  # only the worker holds its end now, so its death closes the pipe
     return process, connection
@@ -68,16 +66,3 @@ def wait(connection: Connection, imports: bool) -> None:
             from lab.gpu.device import cuda  # noqa: F401, PLC0415 - only a worker imports PyCUDA
     with contextlib.suppress(EOFError, OSError):  # it is not needed after all
         main(connection, connection.recv())
-
-
-@contextlib.contextmanager
-def _ignoring_interrupts() -> Iterator[None]:
-    """Let a process that is started meanwhile ignore SIGINT from its first instruction on, since exec keeps that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set handlers; the worker sets its own a moment later
-        return
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
 
 from lab.base.errors import LabError
+from lab.base.terminal import write
 from lab.gpu.device.backend import Backend, Enqueue, RefusedError
 from lab.gpu.process.checking import Checker, ProblemData
 from lab.gpu.process.job import Job, JobResult, JobStage, Policy
@@ -129,7 +129,7 @@ class JobRunner:
         """Say what went wrong during which activity; the traceback of an unforeseen error goes to stderr."""
         if isinstance(error, self._backend.errors):
             return f"CUDA error: {cuda_words(error)} ({self._signs.activity})"
-        traceback.print_exception(error, file=sys.stderr)
+        write("".join(traceback.format_exception(error)), error=True, end="")
         return f"{in_words(error)} ({self._signs.activity})"
 
 

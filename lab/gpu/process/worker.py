@@ -21,6 +21,7 @@ from lab.gpu.baselines.cublas import plain_arithmetic
 from lab.gpu.device.backend import Backend
 from lab.gpu.device.describe import device_id, probe
 from lab.gpu.process.messages import JobOrder, Ready, Unusable
+from lab.gpu.process.relay import StdoutRelay
 from lab.gpu.process.runner import JobRunner, in_words
 from lab.gpu.timing.survey import Survey
 
@@ -65,7 +66,7 @@ def main(connection: Connection, factory: Callable[[], Backend]) -> None:
     """Serve jobs until the parent closes the pipe, sends None or dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     plain_arithmetic(os.environ)
-    os.dup2(2, 1)  # a kernel's printf must not appear in the command's output
+    relay = StdoutRelay()  # a kernel's printf must not appear in the command's output
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         backend = factory()
@@ -74,6 +75,7 @@ def main(connection: Connection, factory: Callable[[], Backend]) -> None:
         connection.send(Unusable(in_words(error)))
         return
     usable = serve(connection, JobRunner(backend, connection.send))
+    relay.close()
     if usable:
         backend.close()
         sys.stderr.flush()

@@ -122,9 +122,9 @@ class _ModuleReader:
 
     def _read_function(self, *, entry: bool) -> None:
         cursor = self._cursor
-        results = None if entry else read_parameters(cursor)
+        results = None if entry else read_parameters(cursor, entry=False)
         name = cursor.need(_NAME, "the function's name")[1]
-        parameters = read_parameters(cursor)
+        parameters = read_parameters(cursor, entry=entry)
         directives = self._read_function_directives()
         if cursor.take(_SEMICOLON):
             return

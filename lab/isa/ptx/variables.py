@@ -84,8 +84,12 @@ def read_declaration(cursor: Cursor, linkage: list[str]) -> list[Variable]:
     return variables
 
 
-def read_parameters(cursor: Cursor) -> tuple[Variable, ...] | None:
+def read_parameters(cursor: Cursor, *, entry: bool) -> tuple[Variable, ...] | None:
     """Read a parameter list in parentheses; return None and stay where there is none.
+
+    Args:
+        cursor: A cursor before the list.
+        entry: The list is that of an entry, whose parameters are in `.param`. A function's may be in `.reg`.
 
     Raises:
         ReaderError: The list is malformed.
@@ -96,7 +100,12 @@ def read_parameters(cursor: Cursor) -> tuple[Variable, ...] | None:
     if cursor.take(_CLOSE):
         return ()
     while True:
-        parameters.append(_read_variable(cursor, _read_prefix(cursor, external=False)))
+        start = cursor.position
+        prefix = _read_prefix(cursor, external=False)
+        if prefix.space not in ({"param"} if entry else {"param", "reg"}):
+            cursor.position = start
+            cursor.fail(f"a parameter of {'an entry' if entry else 'a function'} cannot be in .{prefix.space}")
+        parameters.append(_read_variable(cursor, prefix))
         if cursor.take(_CLOSE):
             return tuple(parameters)
         cursor.need(_COMMA, "',' or ')' in the parameter list")

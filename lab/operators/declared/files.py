@@ -59,8 +59,9 @@ def array_in(file: Path, key: str) -> NDArray[Any]:
         UserError: It cannot be read, or holds Python objects.
     """
     try:
-        held: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        # numpy.load would also open archives of several arrays, whatever their name
+        held: NDArray[Any] = np.lib.format.open_memmap(file, mode="r")
+    except (OSError, ValueError, EOFError, OverflowError) as error:
         message = f"the file cannot be read: {error}"
         raise UserError(message, key=key, found=str(file), accepted="an .npy file, as numpy.save writes it") from error
     return held

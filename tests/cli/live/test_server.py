@@ -5,8 +5,10 @@ from __future__ import annotations
 import hmac
 import http.client
 import json
+import select
 import socket
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -246,3 +248,59 @@ def test_a_port_that_is_taken_is_a_mistake_of_the_user(account, served):
 
 def test_the_database_is_no_file_of_a_report():
     assert not {Path("run.sqlite").suffix, Path("run.lock").suffix} & set(module._TYPES)
+
+
+def opened(served, *sent):
+    """A connection on which something was sent, and no more comes."""
+    raw = socket.create_connection(("127.0.0.1", served.server_port), timeout=10)
+    for part in sent:
+        raw.sendall(part.encode())
+    return raw
+
+
+@pytest.mark.parametrize("knows_the_token", [False, True])
+def test_forty_slow_clients_do_not_block_the_page(served, knows_the_token):
+    path = served.token if knows_the_token else "guess"
+    with ExitStack() as stack:
+        slow = [stack.enter_context(opened(served, f"GET /{path}/ HTTP/1.0\r\nHo")) for _ in range(40)]
+        assert ask(served)[0] == 200
+        for one in slow[-8:]:
+            one.sendall(b"s")
+        assert ask(served, "state.json")[0] == 200
+
+
+def test_forty_clients_that_do_not_read_do_not_block_the_page(served, account, folder):
+    with (folder / "large.txt").open("wb") as file:
+        file.truncate(64 << 20)  # more than sockets hold
+    account.ended(folder, interrupted=False)
+    request = f"GET /{served.token}/report/large.txt HTTP/1.0\r\nHost: localhost\r\n\r\n"
+    with ExitStack() as stack:
+        for _ in range(40):
+            stack.enter_context(opened(served, request))
+        assert ask(served)[0] == 200
+
+
+def test_a_slow_request_ends_before_a_slow_answer(served, account, folder, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_CONNECTIONS", 2)
+    with (folder / "large.txt").open("wb") as file:
+        file.truncate(64 << 20)
+    account.ended(folder, interrupted=False)
+    request = f"GET /{served.token}/report/large.txt HTTP/1.0\r\nHost: localhost\r\n\r\n"
+    with opened(served, request) as reading, opened(served, "G") as slow:
+        assert reading.recv(15) == b"HTTP/1.0 200 OK"
+        assert ask(served)[0] == 200
+        assert slow.recv(1) == b""
+        received = 15
+        while part := reading.recv(1 << 20):
+            received += len(part)
+    assert received > 64 << 20
+
+
+def test_a_client_that_sends_a_byte_now_and_then_is_closed(served, monkeypatch):
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.1)
+    with opened(served, "G") as slow:
+        for _ in range(500):
+            if select.select([slow], [], [], 0.02)[0]:
+                break
+            slow.sendall(b"E")
+        assert select.select([slow], [], [], 0)[0]

@@ -11,6 +11,7 @@ import pytest
 from live_support import written
 from rich.console import Console
 
+from lab.base import interrupts
 from lab.cli.live import serving
 from lab.cli.live.account import Account
 from lab.cli.live.serving import LivePage, attended
@@ -44,19 +45,22 @@ def test_a_port_asks_for_the_page(console):
         assert page._server.server_port == port
 
 
-def test_it_stays_until_ctrl_c_where_somebody_can_press_it(console, monkeypatch):
+def test_it_stays_until_ctrl_c_where_somebody_can_press_it(console, monkeypatch, capfd):
     monkeypatch.setattr(serving, "attended", lambda: True)
 
     class Pressed(threading.Event):
         def wait(self, timeout=None):
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupts.end_at_once()
     with LivePage(Account(), console, serve=True, port=None) as page:
         monkeypatch.setattr(serving, "threading", SimpleNamespace(Event=Pressed))
         page.stay()
         assert written(console).count(page._server.address) == 1
+    signal.signal(signal.SIGINT, before)
     assert "stays until Ctrl-C" in written(console)
-    assert "is closed" in written(console)
+    assert capfd.readouterr().err == "the live page is closed\n"
 
 
 def test_it_ends_with_the_command_where_nobody_can(console, monkeypatch):

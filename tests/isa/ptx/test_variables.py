@@ -116,8 +116,8 @@ def test_linkage_stops_before_the_state_space() -> None:
 
 
 def test_no_parameter_list_is_not_an_empty_one() -> None:
-    assert read_parameters(cursor("f(")) is None
-    assert read_parameters(cursor("()")) == ()
+    assert read_parameters(cursor("f("), entry=False) is None
+    assert read_parameters(cursor("()"), entry=False) == ()
 
 
 @pytest.mark.parametrize(
@@ -138,18 +138,18 @@ def test_messages(text: str, message: str) -> None:
 
 def test_a_parameter_list_ends_at_its_parenthesis() -> None:
     reader = cursor("(.param .u64 a, .param .align 8 .b8 b[16], .reg .f32 c) rest")
-    assert read_parameters(reader) == (
+    assert read_parameters(reader, entry=False) == (
         Variable("a", "param", "u64", 1, 8),
         Variable("b", "param", "b8", 16, 8),
         Variable("c", "reg", "f32", 1, 4),
     )
     assert reader.text[reader.position :] == " rest"
     empty = cursor("f")
-    assert read_parameters(empty) is None
+    assert read_parameters(empty, entry=False) is None
     assert empty.position == 0
     for text in ("(.param .u64 a;", "(.param .u64 a .param .u64 b)"):
         with pytest.raises(ReaderError, match=r"expected ',' or '\)' in the parameter list"):
-            read_parameters(cursor(text))
+            read_parameters(cursor(text), entry=False)
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,12 @@ def test_more_variables(text: str, expected: Variable) -> None:
 
 
 def test_behind_a_pointer_the_alignment_is_its_targets() -> None:
-    assert read_parameters(cursor("(.param .align 4 .u64 .ptr .shared .align 16 a)")) == (
+    assert read_parameters(cursor("(.param .align 4 .u64 .ptr .shared .align 16 a)"), entry=False) == (
         Variable("a", "param", "u64", 1, 4, pointer=True),
     )
-    assert read_parameters(cursor("(.param .u64 .ptr a)")) == (Variable("a", "param", "u64", 1, 8, pointer=True),)
+    assert read_parameters(cursor("(.param .u64 .ptr a)"), entry=False) == (
+        Variable("a", "param", "u64", 1, 8, pointer=True),
+    )
 
 
 @pytest.mark.parametrize(
@@ -214,3 +216,16 @@ def test_eight_dimensions_are_read() -> None:
         Variable("x", "global", "u32", 2, 4, initial=("1", "0"), external=True)
     ]
     assert declared(".global .u32 a[1][4194304] = {{1}};").initial.count("0") == 4194303
+
+
+@pytest.mark.parametrize(
+    ("entry", "text", "message"),
+    [
+        (True, "(.reg .u32 a)", r"a parameter of an entry cannot be in \.reg, found '\.reg \.u32 a\)'"),
+        (True, "(.param .u32 a, .shared .u32 b)", r"a parameter of an entry cannot be in \.shared"),
+        (False, "(.global .u32 a)", r"a parameter of a function cannot be in \.global"),
+    ],
+)
+def test_parameters_have_their_state_space(entry: bool, text: str, message: str) -> None:
+    with pytest.raises(ReaderError, match=message):
+        read_parameters(cursor(text), entry=entry)

@@ -71,6 +71,25 @@ def test_a_file_that_is_missing_names_its_key(folder):
         operator.inputs(operator.problem({"n": 4}), 0)
 
 
+def several(file):
+    with file.open("wb") as written:
+        np.savez(written, a=np.zeros(3, np.float32), b=np.zeros(3, np.float32))
+
+
+def endless(file):
+    with file.open("wb") as written:
+        np.lib.format.write_array_header_1_0(written, {"descr": "<f4", "fortran_order": False, "shape": (2**60,)})
+
+
+@pytest.mark.parametrize("write", [several, endless, lambda file: file.write_bytes(b"PK\x03\x04")])
+def test_a_file_that_is_no_single_array_is_refused(folder, write):
+    write(folder / "a-3.npy")
+    declaration, _ = made(folder, {"c": "c-{n}.npy"})
+    operator = declared(declaration.reference)
+    with pytest.raises(UserError, match=r"cannot be read(.|\n)*accepted: an \.npy file, as numpy\.save writes it"):
+        operator.inputs(operator.problem({"n": 3}), 0)
+
+
 def test_expected_values_of_another_shape_are_refused(folder):
     np.save(folder / "c-5.npy", np.zeros((5, 1), np.float32))
     declaration, _ = made(folder, {"c": "c-{n}.npy"})

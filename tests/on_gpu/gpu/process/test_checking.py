@@ -198,3 +198,13 @@ def test_a_grid_that_waits_for_itself_and_does_not_fit_is_refused(tmp_path):
     assert record.status.failed
     assert "too many blocks in cooperative launch: 131072" in record.reason, record.reason
     assert "resident_blocks" in record.reason
+
+
+def test_what_a_kernel_prints_reaches_standard_error_without_commanding_the_terminal(tmp_path, capfd):
+    body = r'if (i < n) y[i] = 2.f * x[i]; if (i == 7) printf("seven \x1b]0;title\x07\n");'
+    (record,) = ran(tmp_path, WITH_X, body, before="#include <cstdio>", n=1003)
+    assert not record.status.failed, record.reason
+    printed = capfd.readouterr()
+    assert r"seven \u001b]0;title\u0007" in printed.err
+    assert "seven" not in printed.out
+    assert "\x1b" not in printed.err

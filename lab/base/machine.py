@@ -1,0 +1,26 @@
+"""What errors of Python's own say about the machine: no mistake of the user's, and none of lab's."""
+
+from __future__ import annotations
+
+import errno
+import resource
+
+_OWN = __name__.partition(".")[0]
+
+
+def fault_of(error: BaseException) -> str:
+    """Describe what the machine lacks; empty where an error does not mean that."""
+    match error:
+        case MemoryError():
+            return f"there is not enough memory{f': {error}' if str(error) else ''}"
+        case ImportError(name=str(name)) if name.partition(".")[0] == _OWN:
+            return ""
+        case ImportError():
+            return f"a Python package is missing or damaged: {error}; `python -m pip install -e .` installs it"
+        case OSError(errno=errno.EMFILE | errno.ENFILE):
+            soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            return f"too many open files: this process may open {soft}; `ulimit -n 1024` allows more"
+        case OSError():
+            where = f"{error.filename}: " if error.filename is not None else ""
+            return f"{where}{error.strerror or error}"
+    return ""
