@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -45,14 +46,20 @@ def _with_verdict(record: VariantRecord) -> VariantRecord:
     return replace(record, status=Status.NOT_EXECUTED, reason=record.reason.removeprefix(_NOT_EXECUTED))
 
 
-def _with_name(record: VariantRecord) -> VariantRecord:
-    """Return the record, whose id names a folder.
+def _checked(record: VariantRecord) -> VariantRecord:
+    """Return the record, whose id names a folder and whose quantities are ones that there can be.
 
     Raises:
-        ValueError: It does not.
+        ValueError: They are not.
     """
     if not is_name(record.variant):
         raise ValueError(f"variant {record.variant[:300]!r} is not a name of a folder")
+    if record.flops < 0 or record.bytes_moved < 0:
+        raise ValueError(f"flops and bytes_moved must not be negative, found {record.flops} and {record.bytes_moved}")
+    timed = record.measurement
+    for samples in () if timed is None else (timed.samples, timed.baseline, timed.remeasured, *timed.others.values()):
+        if samples is not None and not (samples.used and all(0 <= ms < math.inf for ms in samples.ms)):
+            raise ValueError("samples of a time must be some, finite, and not negative")
     return record
 
 
@@ -85,7 +92,7 @@ def _by_label(text: str, axes: Sequence[str]) -> dict[str, str]:
 for _record in (VariantRecord, RunRecord):
     _record.__pydantic_config__ = ConfigDict(ser_json_inf_nan="strings")  # type: ignore[union-attr]
 VARIANT: TypeAdapter[VariantRecord] = TypeAdapter(
-    Annotated[VariantRecord, AfterValidator(_with_name), AfterValidator(_with_verdict)]
+    Annotated[VariantRecord, AfterValidator(_checked), AfterValidator(_with_verdict)]
 )
 RUN: TypeAdapter[RunRecord] = TypeAdapter(Annotated[RunRecord, BeforeValidator(_with_baselines)])
 REPEAT = TypeAdapter(RepeatRecord)

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from written_runs import Make
 
 from lab.emulator.results import Finding
 from lab.measured.metrics import DeclaredFigure, DeclaredRate
+from lab.measured.timing import Samples
 from lab.store.codec import RUN, VARIANT, record_to_json, record_to_text
 from lab.store.model import (
     Condition,
@@ -162,3 +165,28 @@ def test_suspicions_and_gaps_survive() -> None:
     )
     record = VariantRecord("v", "k", "", "t", {}, {}, "sm_90", Status.SUSPECT, "", 1, 1, emulation=done)
     assert VARIANT.validate_json(record_to_text(record)) == record
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"variant": "../x"}, "not a name of a folder"),
+        ({"flops": -1}, "flops and bytes_moved must not be negative, found -1"),
+        ({"bytes_moved": -1}, "flops and bytes_moved must not be negative"),
+        ({"ms": ()}, "samples of a time must be some, finite, and not negative"),
+        ({"ms": (1.0, -1.0)}, "samples of a time must be some"),
+        ({"ms": (math.nan,)}, "samples of a time must be some"),
+        ({"ms": (math.inf, 1.0)}, "samples of a time must be some"),
+        ({"ms": (1.0, 1.0), "unused": (0, 1)}, "samples of a time must be some"),
+    ],
+)
+def test_quantities_that_there_cannot_be_are_refused(make: Make, changes: dict[str, Any], reason: str) -> None:
+    with make("ladder") as store:
+        record = store.records()[0]
+    assert record.measurement is not None
+    if "ms" in changes:
+        record = replace(record, measurement=replace(record.measurement, samples=Samples(**changes)))
+    else:
+        record = replace(record, **changes)
+    with pytest.raises(ValidationError, match=reason):
+        VARIANT.validate_json(record_to_text(record))
