@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm, chosen_by_sign
 
 
 def test_parts_are_taken_one_by_one():
@@ -33,3 +33,17 @@ def test_what_is_left_is_refused():
 @pytest.mark.parametrize(("t", "width"), [("b8", 1), ("f16", 2), ("bf16x2", 4), ("s64", 8), ("pred", 1), ("f32x2", 8)])
 def test_widths(t, width):
     assert DTYPES[t].itemsize == width
+
+
+@pytest.mark.parametrize(
+    ("opcode", "chosen", "control", "ftz"),
+    [("slct.u32.s32", "u32", "s32", False), ("slct.ftz.f64.f32", "f64", "f32", True)],
+)
+def test_the_last_type_of_a_slct_decides(opcode, chosen, control, ftz):
+    assert chosen_by_sign(Opcode(opcode)) == (chosen, control, ftz)
+
+
+@pytest.mark.parametrize("opcode", ["slct.u32.u32", "slct.f32.f64", "slct.wide.u32.s32"])
+def test_other_forms_of_slct_are_refused(opcode):
+    with pytest.raises(UnknownForm):
+        chosen_by_sign(Opcode(opcode))

@@ -6,7 +6,7 @@ from small_ptx import kernel
 from lab.emulator.api import launch
 from lab.emulator.batch import make_batch
 from lab.emulator.program import program_of
-from lab.emulator.special import special_registers
+from lab.emulator.special import StepClock, machine_clock, special_registers
 
 
 def table(grid=(4, 3, 2), block=(6, 5, 2), first=5, blocks=3, cluster=(1, 1, 1)):
@@ -139,3 +139,16 @@ def test_a_program_tells_what_it_asks_the_machine():
     assert asked("mov.u32 %r0, %tid.x; mov.u32 %r1, %laneid; mov.u32 %r2, %ctaid.x;") == set()
     assert not program_of(kernel("mov.u32 %r0, %tid.x;"), "k").asks_machine
     assert program_of(kernel("mov.u64 %rd0, %clock64;"), "k").asks_machine
+
+
+def test_clocks_of_machines():
+    assert machine_clock(None).reading == 0
+    starts = [machine_clock(seed).start for seed in range(64)]
+    assert len(set(starts)) == 64
+    assert max(starts) < 2**63
+    assert max(starts) > 2**62  # all of the 63 bits are used
+    assert machine_clock(5).start == starts[5]
+
+
+def test_a_clock_wraps_at_64_bits():
+    assert StepClock(steps=7, start=2**64 - 3).reading == 4
