@@ -119,3 +119,15 @@ def test_a_race_is_told_by_the_threads_that_are_furthest_apart():
     assert "by warps of one block, with no barrier" in race.detail
     assert race.which.tolist() == [1, 0]
     assert race.other_thread.tolist() == [33, 0]
+
+
+def test_bytes_that_nobody_wrote():
+    shadow = shared()
+    shadow.write(np.array([4]), 4, np.array([0]), 0, never)
+    assert shadow.fresh(np.array([4]), 4).tolist() == [[False] * 4]
+    found = shadow.fresh(np.array([0, 4]), 8)
+    assert found.tolist() == [[True] * 4 + [False] * 4, [False] * 4 + [True] * 4]
+    assert shadow.fresh(np.array([6]), 2).tolist() == [[False] * 2]
+    assert [conflict.which.tolist() for conflict in shadow.unwritten(np.array([4, 8, 12]), 4)] == [[1, 2]]
+    shadow.forget(np.array([4]), 4)
+    assert shadow.fresh(np.array([4]), 4).all()

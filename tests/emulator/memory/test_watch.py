@@ -9,13 +9,14 @@ from lab.emulator.lanes import Lanes
 from lab.emulator.memory.clocks import BatchClocks, LaunchClocks
 from lab.emulator.memory.memory import SHARED_WINDOW, Region
 from lab.emulator.memory.order import PLAIN, order_of
+from lab.emulator.memory.races import Conflict
 from lab.emulator.memory.reach import Reach
 from lab.emulator.memory.shadow import Shadow, SharedShadow
 from lab.emulator.memory.watch import AccessWatch, never_same
 from lab.emulator.program import Program
 from lab.isa.ptx.module import read_ptx
 
-BATCH = make_batch((2, 1, 1), (64, 1, 1), 0, 2)
+BATCH = make_batch((5, 1, 1), (64, 1, 1), 3, 2)
 ATOMIC = order_of([], update=True)
 PROGRAM = Program(read_ptx(kernel("mov.u32 %r0, 1;\nmov.u32 %r0, 2;")), "k")
 
@@ -26,7 +27,7 @@ class Watched:
         self.shared.give_rows(BATCH.block_of)
         self.findings = Findings(PROGRAM)
         self.notes: dict[str, None] = {}
-        clocks = BatchClocks(LaunchClocks(2, 64), BATCH) if check else None
+        clocks = BatchClocks(LaunchClocks(5, 64), BATCH) if check else None
         shadow = SharedShadow(64, 2, 4, clocks) if clocks else None
         findings = BatchFindings(self.findings, BATCH)
         self.watch = AccessWatch(BATCH, self.shared, shadow, clocks, findings, notes=self.notes)
@@ -58,7 +59,7 @@ def test_a_race_names_both_sides():
     watched.load([8, 12], 97, 96)
     (finding,) = watched.findings.all()
     assert (finding.kind, finding.count, finding.address) == ("shared-race", 2, 8)
-    assert (finding.block, finding.thread) == ((1, 0, 0), (33, 0, 0))
+    assert (finding.block, finding.thread) == ((4, 0, 0), (33, 0, 0))
     assert finding.other is not None
     assert (finding.other.kind, finding.other.line, finding.other.thread) == (
         "write",
@@ -130,3 +131,31 @@ def test_nothing_is_checked_without_a_shadow():
     assert watched.kinds() == []
     assert watched.watch.bulk is None
     assert not never_same(np.arange(3)).any()
+
+
+def test_what_threads_polled_last_and_who_wrote_there():
+    watched = Watched()
+    polling = order_of(["volatile"], update=False)
+    watched.watch.synchronise(0, watched.at([8], 0), polling, reads=False, wrote=True)
+    watched.load([8], 40)
+    assert watched.watch.polled(1, np.array([40])) is None  # a plain load polls nothing
+    watched.watch.load(1, watched.at([8, 12, 8], 40, 41, 0), 4, polling)
+    thread, place, address, other = watched.watch.polled(1, np.array([40]))
+    assert (thread, place, address) == (40, "shared memory, offset 8", 8)
+    assert (other.kind, other.position, other.thread) == ("write", 0, 192)
+    assert watched.watch.polled(1, np.array([41]))[1:] == ("shared memory, offset 12", 12, None)
+    assert watched.watch.polled(1, np.array([0]))[3] is None  # it was that thread itself
+    assert watched.watch.polled(1, np.array([1])) is None
+    buffer = Region("args[0]", "global", 1 << 40, 64)
+    watched.watch.load(1, Reach(buffer, Lanes(1), Lanes(128, np.array([3])), np.array([8]), np.array([8])), 4, polling)
+    assert watched.watch.polled(1, np.array([3])) == (3, "args[0], offset 8", (1 << 40) + 8, None)
+
+
+def test_a_finding_counts_each_thread_once_and_begins_with_the_first_conflict():
+    watched = Watched()
+    conflict = Conflict("shared-race", np.array([2, 0, 2]), np.array([200, 1, 1]), np.array([0, 1, 1]), "write", "why")
+    watched.watch.report_shared(1, np.array([5, 6, 7]), np.array([4, 8, 12]), [conflict])
+    (finding,) = watched.findings.all()
+    assert (finding.count, finding.thread, finding.address) == (2, (7, 0, 0), 12)
+    assert finding.detail == "why (shared memory, offset 12)"
+    assert finding.other.line == PROGRAM.code[0][1].line
