@@ -30,14 +30,14 @@ class Bench:
     def __init__(self, *, check=True):
         body = "\n".join(f"mbarrier.{wait}.parity.shared.b64 %p0, [%r1], %r2;" for wait in ("try_wait", "test_wait"))
         program = Program(read_ptx(kernel(body)), "k")
-        self.batch = make_batch((2, 1, 1), (64, 1, 1), 0, 2)
+        self.batch = make_batch((5, 1, 1), (64, 1, 1), 3, 2)
         self.findings = Findings(program)
         findings = BatchFindings(self.findings, self.batch)
         self.registers = RegisterFile(program, self.batch.threads)
         storage = Storage(program, self.batch, self.registers, {}, {}, StepClock())
         shared = Region("shared memory", "shared", SHARED_WINDOW, 64, row_count=2)
         shared.give_rows(self.batch.block_of)
-        clocks = BatchClocks(LaunchClocks(2, 64), self.batch) if check else None
+        clocks = BatchClocks(LaunchClocks(5, 64), self.batch) if check else None
         shadow = SharedShadow(shared.stride, 2, 4, clocks, bulk=True) if clocks else None
         self.watch = AccessWatch(self.batch, shared, shadow, clocks, findings, notes={})
         self.pool = Pool(self.batch, [0] * len(program.blocks), lambda _stack, _lanes: None)
