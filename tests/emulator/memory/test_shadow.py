@@ -131,3 +131,34 @@ def test_bytes_that_nobody_wrote():
     assert [conflict.which.tolist() for conflict in shadow.unwritten(np.array([4, 8, 12]), 4)] == [[1, 2]]
     shadow.forget(np.array([4]), 4)
     assert shadow.fresh(np.array([4]), 4).all()
+
+
+def copied(prepare):
+    """Return the kinds of conflicts of a bulk copy by thread 5 over the first two of four cells."""
+    batch = make_batch((1, 1, 1), (64, 1, 1), 0, 1)
+    shadow = SharedShadow(16, 1, 4, BatchClocks(LaunchClocks(1, 64), batch), bulk=True)
+    shadow.bulk.grow(1)
+    prepare(shadow)
+    found = shadow.copy_bulk(shadow.bulk, 0, 8, 5, 7, mbarrier=0, phase=0)
+    assert not len(shadow.unwritten(np.array([0, 4]), 4))
+    assert len(shadow.bulk.unseen(np.array([0, 1]), np.array([0, 0]))) == 2
+    return sorted(kinds(found))
+
+
+def write_by(thread, offset):
+    return lambda shadow: shadow.write(np.array([offset]), 4, np.array([thread]), 1, never)
+
+
+def read_by(thread, offset):
+    read = np.array([[offset]])
+    return lambda shadow: shadow.begin_async_read(read, 4, np.array([thread]), 1, what="bulk copy")
+
+
+def test_conflicts_of_bulk_copies():
+    assert copied(lambda shadow: None) == []
+    assert copied(write_by(40, 0)) == ["missing-proxy-fence", "shared-race"]
+    assert copied(write_by(5, 4)) == ["missing-proxy-fence"]
+    assert copied(write_by(40, 8)) == []
+    assert "async-not-waited" in copied(read_by(5, 4))
+    assert copied(lambda shadow: shadow.bulk.note_copy(np.array([1]), 5, 6, 0, 0)) == ["async-not-waited"]
+    assert copied(lambda shadow: shadow.bulk.mark(np.array([1]), live=True)) == ["mbarrier-misuse"]
