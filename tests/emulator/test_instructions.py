@@ -101,7 +101,8 @@ def test_an_operand_that_machine_code_cannot_take_leaves_the_launch_to_the_inter
 
 
 def test_registers_are_packed_and_taken_apart():
-    body = """mov.b64 %rd0, {%i0, %i1}; mov.b64 {%r0, %r1}, %rd0; sub.u32 %o0, %r0, %r1; mov.v2.u32 {%o1, %o2}, {%r1, %r0};
+    body = """mov.b64 %rd0, {%i0, %i1}; mov.b64 {%r0, %r1}, %rd0; sub.u32 %o0, %r0, %r1;
+    mov.v2.u32 {%o1, %o2}, {%r1, %r0};
     mov.b32 {%h0, %h1}, %i0; mov.b32 %o3, {%h1, %h0};"""
     _, found = execute(body, X, X * 3, outputs=4)
     np.testing.assert_array_equal(found, [(X - X * 3), X * 3, X, X << 16])
@@ -110,7 +111,7 @@ def test_registers_are_packed_and_taken_apart():
 def test_vectors_of_special_registers():
     body = "mov.v4.u32 {%o0, %o1, %o2, %o3}, %ntid;"
     assert execute(body, X, outputs=4)[1][:, 0].tolist() == [45, 1, 1, 0]
-    with pytest.raises(UnsupportedInstruction, match="3 elements to 2|2 elements to 3|elements"):
+    with pytest.raises(UnsupportedInstruction, match="elements to"):
         execute("mov.v2.u32 {%r0, %r1, %r2}, {%r0, %r1};")
 
 
