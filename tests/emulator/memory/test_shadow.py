@@ -137,6 +137,7 @@ def copied(prepare):
     """Return the kinds of conflicts of a bulk copy by thread 5 over the first two of four cells."""
     batch = make_batch((5, 1, 1), (64, 1, 1), 3, 1)
     shadow = SharedShadow(16, 1, 4, BatchClocks(LaunchClocks(5, 64), batch), bulk=True)
+    assert shadow.bulk is not None
     shadow.bulk.grow(1)
     prepare(shadow)
     found = shadow.copy_bulk(shadow.bulk, 0, 8, 5, 7, mbarrier=0, phase=0)

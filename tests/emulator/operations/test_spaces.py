@@ -1,6 +1,7 @@
 """State spaces of opcodes."""
 
 from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -48,8 +49,9 @@ def test_addresses_of_peers_are_generic_ones(space, wanted, start):
         asked.append((text, within))
         return lambda lanes: lanes
 
-    site = SimpleNamespace(operands=SimpleNamespace(address=address))
+    site = cast("Any", SimpleNamespace(operands=SimpleNamespace(address=address)))
     found, addresses = in_window(site, "[%r1]", space)
     assert found == wanted
     assert asked == [("[%r1]", "shared" if space == PEERS else space)]
-    assert addresses(np.array([16, (2 << 24) + 4])).tolist() == [start + 16, start + (2 << 24) + 4]
+    lanes = cast("Any", np.array([16, (2 << 24) + 4]))
+    assert addresses(lanes).tolist() == [start + 16, start + (2 << 24) + 4]

@@ -15,6 +15,7 @@ def test_system_enters_every_family():
 
 
 def test_a_site_has_the_operands_as_written():
-    binder = SimpleNamespace(instruction=SimpleNamespace(operands=("%r0", "[%rd1]")))
-    others = dict.fromkeys(("batch", "memory", "mbarriers", "warpgroups", "findings"))
-    assert Site(position=3, operands=cast("Any", binder), counters=None, **others).texts == ("%r0", "[%rd1]")
+    binder = cast("Any", SimpleNamespace(instruction=SimpleNamespace(operands=("%r0", "[%rd1]"))))
+    nothing = cast("Any", None)
+    site = Site(3, binder, nothing, nothing, nothing, nothing, nothing, None)
+    assert site.texts == ("%r0", "[%rd1]")
