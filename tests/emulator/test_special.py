@@ -152,3 +152,21 @@ def test_clocks_of_machines():
 
 def test_a_clock_wraps_at_64_bits():
     assert StepClock(steps=7, start=2**64 - 3).reading == 4
+
+
+def test_every_numbered_register_is_there():
+    _, found = table()
+    for stem, count, suffix in (("%pm", 8, ""), ("%pm", 8, "_64"), ("%envreg", 32, "")):
+        names = {f"{stem}{i}{suffix}" for i in range(count)}
+        assert names <= found.keys()
+        assert f"{stem}{count}{suffix}" not in found
+        assert not any(found[name].any() for name in names)
+    assert found["%pm7_64"].dtype == np.uint64
+    assert {found["%nwarpid"][0], found["%nsmid"][0], found["%smid"][0]} == {64, 1, 0}
+    assert found["%aggr_smem_size"][0] == 640
+
+
+def test_the_workspace_of_a_grid_is_an_address_in_two_halves():
+    batch = make_batch((1, 1, 1), (32, 1, 1), 0, 1)
+    found = special_registers(batch, 0, 0, workspace=(5 << 32) + 9)
+    assert (found["%envreg1"][0], found["%envreg2"][0]) == (5, 9)
