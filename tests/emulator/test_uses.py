@@ -56,13 +56,23 @@ def test_a_value_that_a_swap_stores_is_no_guess():
     assert not program.guess_reads
 
 
-@pytest.mark.parametrize("use", ["sinks", "branches", "addresses", "crosses", "unknown", "guards", "compares"])
-def test_what_makes_a_value_more_than_stored(use):
-    given = {"sinks": {3}, use: {3} if use in ("sinks", "branches", "compares") else True}
-    found = ValueUses(**given)
-    assert found.data
-    assert (found.only_sinks == frozenset({3})) == (use in ("sinks", "compares"))
-    assert ValueUses().only_sinks is None
+@pytest.mark.parametrize(
+    ("found", "sinks"),
+    [
+        (ValueUses({3}), frozenset({3})),
+        (ValueUses({3}, compares={3}), frozenset({3})),
+        (ValueUses({3}, branches={4}), None),
+        (ValueUses({3}, addresses=True), None),
+        (ValueUses({3}, crosses=True), None),
+        (ValueUses({3}, unknown=True), None),
+        (ValueUses({3}, guards=True), None),
+        (ValueUses(), None),
+    ],
+)
+def test_what_makes_a_value_more_than_stored(found, sinks):
+    assert found.only_sinks == sinks
+    assert found.data == bool(found.sinks)
+    assert ValueUses(addresses=True).data
     assert not ValueUses(branches={3}).data
 
 

@@ -1,6 +1,7 @@
 """Bulk copies from shared to global memory, and reductions there."""
 
 from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -118,7 +119,7 @@ class Groups:
 
     def __init__(self):
         self.ended, self.arrived = [], []
-        self.groups = BulkGroups(64, SimpleNamespace(shadow=self), SimpleNamespace())
+        self.groups = BulkGroups(64, cast("Any", SimpleNamespace(shadow=self)), cast("Any", None))
 
     def end_async_read(self, cells, who, position):
         self.ended.append(position)

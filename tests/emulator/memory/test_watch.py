@@ -141,8 +141,10 @@ def test_what_threads_polled_last_and_who_wrote_there():
     watched.load([8], 40)
     assert watched.watch.polled(1, np.array([40])) is None  # a plain load polls nothing
     watched.watch.load(1, watched.at([8, 12, 8], 40, 41, 0), 4, polling)
-    thread, place, address, other = watched.watch.polled(1, np.array([40]))
-    assert (thread, place, address) == (40, "shared memory, offset 8", 8)
+    polled = watched.watch.polled(1, np.array([40]))
+    assert polled is not None
+    *told, other = polled
+    assert told == [40, "shared memory, offset 8", 8]
     assert (other.kind, other.position, other.thread) == ("write", 0, 192)
     assert watched.watch.polled(1, np.array([41]))[1:] == ("shared memory, offset 12", 12, None)
     assert watched.watch.polled(1, np.array([0]))[3] is None  # it was that thread itself
@@ -193,11 +195,13 @@ def test_blocks_race_in_a_buffer():
 def test_what_a_bulk_copy_writes_arrives_when_its_thread_has_waited():
     watched = WatchedBuffer()
     arrive = watched.watch.bulk_store(0, 5, watched.buffer, np.array([0, 32]), 16, update=False)
+    assert arrive is not None
     watched.load([12], 5)
     assert watched.kinds() == ["async-not-waited"]
     arrive()
     watched = WatchedBuffer()
     arrive = watched.watch.bulk_store(0, 5, watched.buffer, np.array([0, 32]), 16, update=False)
+    assert arrive is not None
     watched.load([16, 28, 48], 5, 6, 7)  # beside its rows
     assert watched.kinds() == []
     arrive()
