@@ -67,3 +67,11 @@ def test_every_intrinsic_is_declared_with_the_type_in_its_name():
             element = f"i{bits}" if kind == "i" else {"32": "float", "64": "double"}[bits]
             assert f"<{count} x {element}>" in line, line
             assert int(bits) in (8, 16, 32, 64)
+
+
+def test_functions_of_numpy_cost_code_only_where_they_are_used():
+    def text(body):
+        return kernel_code(Program(read_ptx(small_ptx.kernel(body)), "k"), {}, count=False).text
+
+    for body, asked in (("sin.approx.f32 %f1, %f2;", True), ("add.f32 %f1, %f2, %f2;", False)):
+        assert ("@special(" in text(body + "mov.b32 %r1, %f1; st.global.b32 [%rd1], %r1;")) is asked

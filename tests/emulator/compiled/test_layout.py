@@ -20,5 +20,5 @@ def test_fields_of_a_warp_lie_before_its_registers_without_overlap():
 
 
 def test_results_of_a_warp_are_told_apart():
-    results = {layout.ENDED, layout.WAITS, layout.FAULT, layout.PARTED, layout.SPINS}
-    assert len(results) == 5
+    results = {layout.ENDED, layout.WAITS, layout.FAULT, layout.PARTED, layout.SPINS, layout.STOPPED}
+    assert len(results) == 6
