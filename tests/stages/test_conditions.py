@@ -172,7 +172,7 @@ def test_of_several_approximations_the_one_at_fault_is_named(ptx):
     (found,), _ = other_conditions(judged(ptx, "nearer"))
     assert found.condition is Condition.ROUNDING
     cause, _, worst = found.detail.partition(": y[")
-    line = next(i for i, text in enumerate(SOURCE.splitlines(), 1) if "tanh.approx" in text and i > 35)
+    line = max(i for i, text in enumerate(SOURCE.splitlines(), 1) if "tanh.approx" in text)
     assert cause.startswith("tanh.approx.f32 at ")
     assert cause.endswith(f":{line}")
     assert worst.endswith("is off")
@@ -207,5 +207,5 @@ def test_other_inputs_that_say_nothing(ptx, monkeypatch):
     assert other_inputs(once, 0, ()) is None
     step = replace(once.launches.steps[0], grid=(2, 1, 1))
     assert other_inputs(once, 0, [SizedLaunches({"ld": 2}, Launches((step,)))]) is None
-    monkeypatch.setattr(Copy, "other_inputs", lambda *_: None)
+    monkeypatch.setattr(Copy, "other_inputs", lambda *_: ())
     assert other_inputs(once, 0, ()) is None
