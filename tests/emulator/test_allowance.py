@@ -1,6 +1,6 @@
 import pytest
 
-from lab.emulator.allowance import PER_STEP, Allowance, Budget, Outgrown
+from lab.emulator.allowance import PER_STEP, Allowance, Budget, Outgrown, work_to_make
 
 
 def test_each_question_is_asked_once_when_its_work_is_done():
@@ -36,3 +36,20 @@ def test_a_budget_pays_for_a_piece_of_work_that_is_larger_and_then_for_nothing()
     budget.spend(1000, 0)
     with pytest.raises(Outgrown):
         budget.spend(1, 0)
+
+
+def test_machine_code_of_more_instructions_takes_longer_to_make():
+    none, some, more = (work_to_make(count) for count in (0, 100, 200))
+    assert 0 < none < some
+    assert more - some == some - none
+
+
+def test_a_question_is_asked_behind_its_work_and_not_at_it():
+    asked = []
+    allowance = Allowance([(10 * PER_STEP, lambda: bool(asked.append(1)))])
+    allowance.spend(10, 0)
+    assert not asked
+    allowance.spend(0, 0)
+    assert not asked
+    allowance.spend(1, 0)
+    assert asked

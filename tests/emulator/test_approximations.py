@@ -118,6 +118,8 @@ def test_overflow_and_underflow_stay_and_nothing_overflows():
     tiny = np.array([2.0**-140], np.float32)
     assert run("tanh.approx.f32", tiny, rounding=1)[0] == tiny[0]  # subnormals pass through
     assert run("ex2.approx.ftz.f32", tiny, rounding=1)[0] == 1
+    edge = np.array([2.0**-126 * 0.75, 2.0**-126], np.float32)
+    assert (run("ex2.approx.ftz.f32", edge, rounding=1) != 1).tolist() == [False, True]
 
 
 def test_results_stay_in_the_range_of_the_function():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lab.emulator.batch import make_batch, padded_threads
+from lab.emulator.batch import block_index, make_batch, padded_threads
 
 
 @pytest.mark.parametrize(("block", "threads"), [((1, 1, 1), 32), ((32, 1, 1), 32), ((33, 1, 1), 64), ((5, 3, 3), 64)])
@@ -36,3 +36,14 @@ def test_lanes_that_fill_up_are_not_everyone_who_runs():
     batch = make_batch((1, 1, 1), (40, 1, 1), 0, 1)
     assert batch.everyone.count == 64
     assert np.flatnonzero(batch.exists).tolist() == list(range(40))
+
+
+def test_clusters_along_every_axis():
+    grid, cluster = (4, 6, 4), (2, 3, 2)
+    places = [block_index(i, grid, cluster) for i in range(96)]
+    assert len(set(places)) == 96
+    assert places[:4] == [(0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0)]
+    assert places[12] == (2, 0, 0)  # the second cluster
+    assert places[24] == (0, 3, 0)
+    assert places[48] == (0, 0, 2)
+    assert places[95] == (3, 5, 3)

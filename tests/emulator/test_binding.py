@@ -83,6 +83,9 @@ def test_the_carry_flag_is_an_operand():
         ("[mine]", "generic", LOCAL_WINDOW),
         ("[16]", "shared", 16),
         ("[counter+4]", "global", 1004),
+        ("[counter+-8]", "global", 992),
+        ("[8+-16]", "global", -8),
+        ("[tile+7]", "shared", 31),
     ],
 )
 def test_fixed_addresses(text, space, wanted):

@@ -97,3 +97,22 @@ def test_what_a_call_says():
 def test_a_call_of_no_function_is_refused(operands):
     with pytest.raises(UnsupportedInstruction, match="a call names a function or a register"):
         graph(f"call {operands};")
+
+
+def test_initialisers_name_functions_only_for_indirect_calls():
+    table = ".global .align 8 .u64 table[2] = {spare, generic(leaf)};\n"
+    assert names(graph("call leaf;", FUNCTIONS + table)) == ["k", "leaf"]
+
+
+def test_a_function_that_calls_itself_is_recursive():
+    found = graph("call self;", ".func self() { call self; ret; }\n")
+    assert found.again(1, 1)
+    assert not found.again(0, 1)
+    assert not graph("call once;").again(0, 1)
+
+
+def test_a_call_without_operands_is_refused():
+    with pytest.raises(UnsupportedInstruction, match="a call names a function or a register"):
+        graph("call;")
+    with pytest.raises(UnsupportedInstruction, match="a call names a function or a register"):
+        graph("call %f, T, T;")

@@ -206,3 +206,9 @@ def test_a_listing_in_the_shape_of_clangs_runs():
     text = (KERNELS / "clang_style.ptx").read_text()
     assert launch(text, "k", 1, 8, [x, np.array([1, 2, 3], np.float32).tobytes()]).clean
     np.testing.assert_array_equal(x, (np.arange(8) + 1) * 3 + 3)
+
+
+def test_a_provided_function_has_all_of_its_arguments():
+    text = KERNEL.replace("CALL", "call.uni (c), vprintf, (a);").replace(".param .b32 a;", ".param .b64 a;")
+    with pytest.raises(UnsupportedInstruction, match="the function takes 2 arguments"):
+        launch(text.replace("st.param.b32 [a], %t", "st.param.b64 [a], %d"), "k", 1, 32, [np.zeros(32, np.uint32)])

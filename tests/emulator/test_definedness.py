@@ -51,3 +51,20 @@ def test_what_comes_from_shared_and_local_memory_is_watched():
 
 def test_a_program_without_them_needs_no_watch():
     assert not program_of(kernel("mov.u32 %r0, %tid.x; add.u32 %r1, %r0, 1;"), "k").definedness.needed
+
+
+@pytest.mark.parametrize(
+    ("body", "decides"),
+    [
+        ("add.u32 %r1, %r0, 1;", False),
+        ("add.u32 %r1, %r0, 1; add.u32 %r2, %r1, 1; mov.u32 %r3, %r2;", False),
+        ("add.u32 %r1, %r0, 1; add.u32 %r2, %r1, 1; st.global.u32 [%rd1], %r2;", True),
+        ("add.u32 %r1, %r0, 1; cvt.u64.u32 %rd2, %r1; st.global.u32 [%rd2], 1;", True),
+        ("add.u32 %r1, %r0, 1; setp.eq.u32 %p1, %r1, 1; @%p1 mov.u32 %r3, 1;", True),
+        ("add.u32 %r1, %r1, 1;", False),
+    ],
+)
+def test_values_that_decide_something(body, decides):
+    found = program_of(kernel("mov.u32 %r0, %tid.x; mov.u64 %rd1, 0;" + body), "k").definedness
+    assert [found.decides(2), found.decides(2)] == [decides, decides]
+    assert found.roles(2).writes == ("%r1",)

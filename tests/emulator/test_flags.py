@@ -8,7 +8,7 @@ import pytest
 from small_ptx import kernel
 
 from lab.emulator.api import launch
-from lab.emulator.flags import flag_reads
+from lab.emulator.flags import flag_reads, guess_reads
 from lab.emulator.program import Program
 from lab.isa.ptx.module import read_ptx
 
@@ -165,3 +165,25 @@ def test_volatile_accesses_need_what_orders_them_unless_they_are_of_flags(name, 
 def test_what_a_volatile_read_is_for(body, uses):
     program = Program(read_ptx(kernel(f"mov.u64 %rd0, 0; mov.u64 %rd1, 0;\n{body}")), "k")
     assert list(flag_reads(program).values()) == uses
+
+
+SWAP = """mov.u32 %r1, %r0; add.u32 %r3, %r1, 1; atom.global.cas.b32 %r2, [%rd0], %r1, %r3; mov.u32 %r0, %r2;
+setp.ne.u32 %p0, %r2, %r1; @%p0 bra A;"""
+
+
+@pytest.mark.parametrize(
+    ("body", "loads"),
+    [
+        (f"ld.global.u32 %r0, [%rd0]; A: {SWAP}", [2]),
+        (f"ld.global.u32 %r4, [%rd0]; add.u32 %r5, %r4, 0; mov.u32 %r0, %r5; A: {SWAP}", [2]),
+        (f"ld.volatile.global.u32 %r0, [%rd0]; A: {SWAP}", []),
+        (f"ld.const.u32 %r0, [%rd0]; A: {SWAP}", []),
+        # it is stored, decides something else, or is added
+        (f"ld.global.u32 %r0, [%rd0]; st.global.u32 [%rd1], %r0; A: {SWAP}", []),
+        (f"ld.global.u32 %r0, [%rd0]; setp.eq.u32 %p1, %r0, 0; @%p1 bra B; A: {SWAP} B:", []),
+        ("ld.global.u32 %r0, [%rd0]; atom.global.add.u32 %r1, [%rd0], %r0;", []),
+    ],
+)
+def test_guesses_of_a_swap(body, loads):
+    program = Program(read_ptx(kernel(f"mov.u64 %rd0, 0; mov.u64 %rd1, 0;\n{body}")), "k")
+    assert sorted(guess_reads(program)) == loads

@@ -172,7 +172,12 @@ def test_half_fma_rounds_once(a, b, c):
 
 
 @MANY
-@given(SINGLES, st.sampled_from(["rn", "rz"]))
+@given(SINGLES, MODES)
+@example(1 + 2.0**-8, "rn")  # half-way to an odd number
+@example(1 + 3 * 2.0**-8, "rn")  # half-way from an odd number
+@example(-1 - 2.0**-8 - 2.0**-23, "rn")
+@example(1 + 2.0**-23, "rp")
+@example(-1 - 2.0**-23, "rm")
 def test_bfloat16(x, mode):
     with floats.exact_arithmetic():
         found = floats.bf16_to_32(floats.f32_to_bf16(np.array([x], np.float32), mode))[0]
@@ -183,3 +188,62 @@ def test_bfloat16(x, mode):
 def test_round_fraction_agrees_with_the_hardware(x, mode):
     if x:
         assert floats.round_fraction(Fraction(x), mode) == x
+
+
+def test_special_values_in_half_precision():
+    values = np.array([np.inf, -np.inf, np.nan, -0.0], np.float32)
+    for mode in ("rn", "rz", "rm", "rp"):
+        with floats.exact_arithmetic():
+            assert floats.f32_to_bf16(values, mode).tolist() == [0x7F80, 0xFF80, 0x7FFF, 0x8000]
+            assert floats.f32_to_f16(values, mode).view(np.uint16).tolist() == [0x7C00, 0xFC00, 0x7FFF, 0x8000]
+
+
+@MANY
+@given(st.floats(-60000, 60000, width=32), MODES)
+def test_float16(x, mode):
+    with floats.exact_arithmetic():
+        found = floats.f32_to_f16(np.array([x], np.float32), mode)[0]
+    assert float(found) == (floats.round_fraction(Fraction(x), mode, 11, -24, 16) if x else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("operation", "operands", "mode", "wanted"),
+    [
+        ("add", (1.0, -1.0), "rm", -0.0),
+        ("add", (1.0, -1.0), "rp", 0.0),
+        ("add", (-0.0, -0.0), "rp", -0.0),
+        ("add", (0.0, 0.0), "rm", 0.0),
+        ("add", (0.0, -0.0), "rm", -0.0),
+        ("mul", (0.0, -3.0), "rp", -0.0),
+        ("fma", (2.0, 3.0, -6.0), "rm", -0.0),
+        ("fma", (2.0, 3.0, -6.0), "rz", 0.0),
+        ("fma", (0.0, 3.0, 0.0), "rm", 0.0),
+        ("fma", (0.0, -3.0, 0.0), "rm", -0.0),
+        ("fma", (3.0, 0.0, -0.0), "rm", -0.0),
+        ("fma", (0.0, -3.0, -0.0), "rp", -0.0),
+        ("div", (1.0, 0.0), "rz", math.inf),
+        ("div", (math.inf, 2.0), "rm", math.inf),
+        ("sqrt", (4.0,), "rp", 2.0),
+        ("sqrt", (2.0,), "rm", float(np.nextafter(math.sqrt(2), 0))),
+        ("sqrt", (2.0,), "rp", math.sqrt(2)),
+        ("sqrt", (-0.0,), "rm", -0.0),
+        ("sqrt", (math.inf,), "rz", math.inf),
+    ],
+)
+def test_zeros_and_infinities_of_directed_doubles(operation, operands, mode, wanted):
+    with floats.exact_arithmetic():
+        found = floats.each64(operation, mode, *(np.array([x]) for x in operands))
+    assert found.tobytes() == np.array([wanted]).tobytes()
+
+
+def test_flushes_and_saturation():
+    least = np.float32(2.0**-126)
+    below = np.nextafter(least, np.float32(0))
+    assert floats.flush32(np.array([least, -least, below, -below], np.float32)).view(np.uint32).tolist() == [
+        0x00800000, 0x80800000, 0, 0x80000000,
+    ]  # fmt: skip
+    halves = np.array([0x0400, 0x8400, 0x03FF, 0x83FF], np.uint16).view(np.float16)
+    assert floats.flush16(halves).view(np.uint16).tolist() == [0x0400, 0x8400, 0, 0x8000]
+    values = np.array([-0.5, -0.0, 0.25, 1, 1.5, np.inf, -np.inf, np.nan], np.float32)
+    floats.saturate(values)
+    assert values.tolist() == [0, 0, 0.25, 1, 1, 1, 0, 0]

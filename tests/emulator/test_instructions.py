@@ -98,3 +98,26 @@ def test_an_operand_that_machine_code_cannot_take_leaves_the_launch_to_the_inter
     ptx = kernel(body, ["p"])
     done = launch(ptx, "k", 1, 1, [np.zeros(4, np.uint32)], engine="compiled")
     assert (done.engine, "a table that is not a literal" in done.not_compiled) == ("interpreted", True)
+
+
+def test_registers_are_packed_and_taken_apart():
+    body = """mov.b64 %rd0, {%i0, %i1}; mov.b64 {%r0, %r1}, %rd0; sub.u32 %o0, %r0, %r1;
+    mov.v2.u32 {%o1, %o2}, {%r1, %r0};
+    mov.b32 {%h0, %h1}, %i0; mov.b32 %o3, {%h1, %h0};"""
+    _, found = execute(body, X, X * 3, outputs=4)
+    np.testing.assert_array_equal(found, [(X - X * 3), X * 3, X, X << 16])
+
+
+def test_vectors_of_special_registers():
+    body = "mov.v4.u32 {%o0, %o1, %o2, %o3}, %ntid;"
+    assert execute(body, X, outputs=4)[1][:, 0].tolist() == [45, 1, 1, 0]
+    with pytest.raises(UnsupportedInstruction, match="elements to"):
+        execute("mov.v2.u32 {%r0, %r1, %r2}, {%r0, %r1};")
+
+
+def test_instructions_without_an_error_bound_stay_under_displacement():
+    values = np.linspace(0.1, 9, 45, dtype=np.float32)
+    body = "add.f32 %o0, %i0, %i0; mul.f32 %o0, %o0, 0f3F000000;"
+    np.testing.assert_array_equal(execute(body, values, out="f4", rounding=1)[1], values)
+    body = "rcp.approx.f32 %o0, %i0;"
+    assert (execute(body, values, out="f4", rounding=1)[1] != execute(body, values, out="f4")[1]).any()

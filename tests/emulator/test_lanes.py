@@ -86,3 +86,9 @@ def test_threads_are_left_out():
     assert SOME.without(Lanes(64, np.array([31, 63]))).indices().tolist() == [1, 32]
     assert SOME.without(Lanes(64, np.zeros(0, np.int64))) is SOME
     assert ALL.without(SOME).count == 60
+
+
+def test_the_difference_is_in_ascending_order():
+    assert ALL.without(Lanes(64, np.arange(1, 63))).indices().tolist() == [0, 63]
+    assert SOME.without(Lanes(64, np.array([31, 63]))).indices().tolist() == [1, 32]
+    assert SOME.without(Lanes(64, np.array([], np.int64))) is SOME

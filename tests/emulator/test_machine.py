@@ -501,3 +501,40 @@ def test_a_function_that_the_compiler_has_replaced_by_a_trap():
     (finding,) = launch(compiling.compile_text(source), "k", 1, 32, [np.zeros(32, np.float32)]).findings
     assert finding.kind == "trap"
     assert "writes constant memory" in finding.detail
+
+
+def test_a_failed_assertion_names_file_line_function_and_condition():
+    ptx = cuda("""
+        extern "C" __device__ void __assertfail(const char *, const char *, unsigned, const char *, size_t);
+        extern "C" __global__ void k(int *x) {
+            if (x[threadIdx.x] >= 3) __assertfail("x < 3", "own.cu", 12, "void k(int *)", 1);
+            x[threadIdx.x] = 7;
+        }""")
+    x = np.arange(5, dtype=np.int32)
+    (finding,) = launch(ptx, "k", 1, 5, [x]).findings
+    assert (finding.kind, finding.thread, finding.count) == ("trap", (3, 0, 0), 2)
+    assert finding.detail == "own.cu:12: void k(int *): assertion `x < 3` failed"
+    assert x.tolist() == [7, 7, 7, 3, 4]
+
+
+def test_what_is_printed_has_a_length():
+    ptx = cuda("""
+        extern "C" __device__ int printf(const char *, ...);
+        extern "C" __global__ void k(int *out) { out[threadIdx.x] = printf("%d,", threadIdx.x); }""")
+    out = np.zeros(12, np.int32)
+    assert launch(ptx, "k", 1, 12, [out]).clean
+    assert out.tolist() == [2] * 10 + [3] * 2
+
+
+def test_calls_that_need_more_stack_than_there_is():
+    ptx = cuda("""
+        __device__ __noinline__ unsigned deep(unsigned n) {
+            volatile unsigned held[64]; held[n % 64] = n;
+            return n ? deep(n - 1) + held[n % 64] : 0;
+        }
+        extern "C" __global__ void k(unsigned *out) { out[threadIdx.x] = deep(threadIdx.x == 1 ? 100000 : 3); }""")
+    out = np.zeros(2, np.uint32)
+    (finding,) = launch(ptx, "k", 1, 2, [out]).findings
+    assert (finding.kind, finding.thread, finding.count) == ("out-of-bounds", (1, 0, 0), 1)
+    assert "bytes of stack" in finding.detail
+    assert out.tolist() == [6, 0]

@@ -6,7 +6,7 @@ from lab.emulator.batch import make_batch
 from lab.emulator.lanes import Lanes
 from lab.emulator.pool import Caller, Pool, living
 
-BATCH = make_batch((2, 1, 1), (40, 1, 1), 0, 2)
+BATCH = make_batch((5, 1, 1), (40, 1, 1), 3, 2)
 
 
 def lanes(*threads):

@@ -35,6 +35,15 @@ def text_of(form: str, values: bytes = b"", strings: bytes = b"") -> str:
         ("%a %a", struct.pack("2d", 1.0, -0.15625), "0x1p+0 -0x1.4p-3"),
         ("%s %p", struct.pack("2Q", 0, 0), "(null) (nil)"),
         ("%y %", b"", "%y %"),
+        ("%10a|%-10a|%010a", struct.pack("3d", 1.0, 1.0, 1.0), "    0x1p+0|0x1p+0    |00000x1p+0"),
+        ("%A %a", struct.pack("2d", -0.15625, float("inf")), "-0X1.4P-3 inf"),
+        ("%#6o|%-#6o|%#06o", struct.pack("3I", 8, 8, 8), "   010|010   |000010"),
+        ("%05f|%+05.1f|%-6f|", struct.pack("3d", float("inf"), float("inf"), float("nan")), "  inf| +inf|nan   |"),
+        ("%hu %hhd %hx %hhd", struct.pack("4i", 65537, 128, -1, 127), "1 -128 ffff 127"),
+        ("%5c|%-3c|%.d|%.3d", struct.pack("4i", 97, 98, 7, 7), "    a|b  |7|007"),
+        ("%zu %jd %lu", struct.pack("QqQ", 2**63, -1, 1), f"{2**63} -1 1"),
+        ("%.*f|%.*d", struct.pack("i4xd2i", -1, 0.5, 2, 3), "0.500000|03"),
+        ("%8p|%x", struct.pack("QI", 255, 2**31), "    0xff|80000000"),
     ],
 )
 def test_formats(form, packed, wanted):

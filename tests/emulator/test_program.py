@@ -120,3 +120,55 @@ def test_a_text_is_read_once_for_several_launches():
     assert program_of(kernel("mov.u32 %r0, 2;"), "k").code[0][1].operands == ("%r0", "2")
     with pytest.raises(UserError, match="no such kernel"):
         program_of(text, "other")
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "value"),
+    [
+        ("depends_on_order", "ld.global.u32 %r0, [%rd0]; red.global.add.u32 [%rd0], 1;", False),
+        ("depends_on_order", "atom.global.add.u32 %r0, [%rd0], 1;", True),
+        ("depends_on_order", "ld.relaxed.gpu.global.u32 %r0, [%rd0];", True),
+        ("depends_on_order", "st.relaxed.gpu.global.u32 [%rd0], %r0;", False),
+        ("depends_on_order", "activemask.b32 %r0;", True),
+        ("has_grid_sync", "mov.u32 %r0, %envreg2;", True),
+        ("has_grid_sync", "mov.u32 %r0, %envreg3;", False),
+        ("asks_machine", "mov.u32 %r0, %smid;", True),
+        ("asks_machine", "mov.u32 %r0, %tid.x;", False),
+        ("asks_for_cluster", "mov.u32 %r0, %cluster_ctarank;", True),
+        ("asks_for_cluster", "mapa.u64 %rd0, %rd1, 1;", True),
+        ("asks_for_cluster", "mov.u32 %r0, %ctaid.x;", False),
+        ("has_narrow_order", "fence.acq_rel.cta;", True),
+        ("has_narrow_order", "fence.acq_rel.gpu;", False),
+        ("has_narrow_order", "barrier.cta.sync 0;", False),
+        ("has_async_proxy", "cp.async.bulk.commit_group;", True),
+        ("has_async_proxy", "cp.async.commit_group;", False),
+        ("most_registers", "setmaxnreg.inc.sync.aligned.u32 232; setmaxnreg.dec.sync.aligned.u32 40;", 232),
+        ("most_registers", "mov.u32 %r0, 1;", 0),
+        ("global_granule", "ld.global.u32 %r0, [%rd0];", 4),
+        ("global_granule", "ld.global.v4.f64 {%fd0, %fd1, %fd2, %fd3}, [%rd0];", 4),
+        ("global_granule", "st.global.u16 [%rd0], %h0; st.shared.u8 [%r0], %r1;", 2),
+        ("global_granule", "st.u8 [%rd0], %r1;", 1),
+        ("has_stack", "alloca.u64 %rd0, 16;", True),
+        ("has_stack", "mov.u32 %r0, 1;", False),
+    ],
+)
+def test_facts_of_a_text(name, body, value):
+    assert getattr(program(kernel(body)), name) == value
+
+
+def test_approximate_instructions_in_listing_order():
+    found = program(kernel("rcp.approx.f32 %f0, %f1;\nadd.f32 %f0, %f0, %f1;\nex2.approx.ftz.f32 %f2, %f1;"))
+    assert [(one.position, one.opcode) for one in found.approximate] == [
+        (0, "rcp.approx.f32"),
+        (2, "ex2.approx.ftz.f32"),
+    ]
+    assert [one.line for one in found.approximate] == [found.code[0][1].line, found.code[2][1].line]
+    assert program(kernel("add.f32 %f0, %f0, %f1;")).approximate == ()
+
+
+def test_copies_of_wgmma_registers_are_followed_to_the_end():
+    multiply = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd0, %rd1, 1, 1, 1, 0, 0;"
+    copies = "mov.f32 %f6, %f5; mov.f32 %f5, %f0; mov.f32 %f8, %f9; mov.f32 %f7, 0f00000000;"
+    found = program(kernel(f"{copies} {multiply}"))
+    assert found.wgmma_registers == {(0, f"%f{i}") for i in (0, 1, 2, 3, 5, 6)}
+    assert program(kernel(copies)).wgmma_registers == frozenset()

@@ -11,7 +11,7 @@ def test_a_cycle_is_found_within_some_times_its_length(before, length):
     states, seen = Recurrence(), 0
     while not states.comes_back(str(seen if seen < before else before + (seen - before) % length).encode()):
         seen += 1
-        assert seen < 4 * (before + length)
+        assert seen < 3 * (before + length)
     assert seen >= before + length
 
 

@@ -1,9 +1,11 @@
 """The register file."""
 
+import hashlib
+
 import numpy as np
 from small_ptx import kernel
 
-from lab.emulator.program import Program
+from lab.emulator.program import STACK_POINTER, Program
 from lab.emulator.registers import RegisterFile
 from lab.isa.ptx.module import read_ptx
 
@@ -36,3 +38,39 @@ def test_types_of_names():
     assert found.type_of(0, "%many") is None
     assert found.type_of(0, "%one1") is None
     assert found.array(0, "tile") is None
+
+
+def test_components_of_vectors_are_registers():
+    program = Program(read_ptx(kernel("", (), ".reg .v2 .f32 %pair; .reg .v4 .b32 %quad;")), "k")
+    found = RegisterFile(program, 32)
+    assert [found.type_of(0, f"%pair.{i}") for i in "xyz"] == ["f32", "f32", None]
+    assert [found.type_of(0, f"%quad.{i}") for i in "xyzw"] == ["b32"] * 4
+    assert found.type_of(0, "%pair") is None
+
+
+def test_the_stack_pointer_belongs_to_no_function():
+    program = Program(read_ptx(kernel("alloca.u64 %rd0, 16, 16;")), "k")
+    found = RegisterFile(program, 32)
+    assert found.type_of(-1, STACK_POINTER) == "b64"
+    assert found.type_of(0, STACK_POINTER) is None
+    assert found.type_of(1, STACK_POINTER) is None
+    pointer = found.array(-1, STACK_POINTER)
+    assert pointer is not None
+    assert pointer.tolist() == [program.stack_start] * 32
+    assert registers().array(-1, STACK_POINTER) is None
+
+
+def test_registers_of_a_function_and_their_digest():
+    found = registers()
+    found.array(0, "%flag")
+    found.array(0, "%many1")
+    assert [name for name, _ in found.of(0)] == ["%flag", "%many1"]
+    assert found.of(1) == []
+    digests = []
+    for change in (None, found.carry, found.array(0, "%many1")):
+        if change is not None:
+            change[63] = 1
+        digest = hashlib.sha256()
+        found.hash_into(digest)
+        digests.append(digest.digest())
+    assert len(set(digests)) == 3

@@ -206,3 +206,23 @@ def test_only_loops_that_branch_on_strong_reads_are_tried():
     tried = {name for name in WAITS if may_wait(program_of(ptx(), name))}
     assert tried >= {name for name, wanted in WAITS.items() if wanted is not BlockWait.NONE}
     assert "plain" not in tried
+
+
+@pytest.mark.parametrize(
+    ("body", "waits"),
+    [
+        # what it polls goes through a register, or through memory, to the branch
+        ("L: ld.volatile.global.u32 %r1, [%rd0]; add.u32 %r2, %r1, 1; setp.eq.u32 %p0, %r2, 1; @%p0 bra L;", True),
+        ("L: ld.volatile.global.u32 %r1, [%rd0]; st.local.u32 [l], %r1; ld.local.u32 %r2, [l]; AGAIN", True),
+        ("L: ld.volatile.global.u32 %r1, [%rd0]; ld.local.u32 %r2, [l]; AGAIN", False),
+        ("L: ld.volatile.global.u32 %r1, [%rd0]; setp.eq.u32 %p0, %r3, 1; @%p0 bra L;", False),
+        ("L: ld.global.u32 %r1, [%rd0]; setp.eq.u32 %p0, %r1, 1; @%p0 bra L;", False),
+        ("L: ld.volatile.shared.u32 %r1, [s]; setp.eq.u32 %p0, %r1, 1; @%p0 bra L;", False),
+        ("ld.volatile.global.u32 %r1, [%rd0]; setp.eq.u32 %p0, %r1, 1; @%p0 bra L; L:", False),
+    ],
+)
+def test_loops_that_may_wait(body, waits):
+    declarations = ".local .b32 l; .shared .b32 s;"
+    body = body.replace("AGAIN", "setp.eq.u32 %p0, %r2, 1; @%p0 bra L;")
+    ptx = kernel("mov.u64 %rd0, 0; mov.u32 %r3, 0;\n" + body, declarations=declarations)
+    assert may_wait(program_of(ptx, "k")) is waits

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab.emulator.results import Access, Emulation, ExecutedCounts, Finding, LineCount, MemoryCount
+from lab.emulator.results import Access, Emulation, ExecutedCounts, Finding, LineCount, MemoryCount, ReuseCount
 from lab.isa.model import SourceLocation
 
 
@@ -55,3 +55,12 @@ def test_the_summary_of_a_finding_names_the_line_of_the_source_the_element_and_t
     assert replace(race, other=replace(other, line=40)).summary == race.summary  # the same instruction is said already
     called = replace(told, calls=(SourceLocation("/k.cu", 70), SourceLocation("/k.cu", 90)))
     assert called.summary.startswith("shared-race at k.cu:12, called at k.cu:70, called at k.cu:90 (PTX line 40)")
+
+
+def test_counts_begin_with_nothing():
+    count = MemoryCount(2, 8, 4, 256, 4, 3, 7)
+    assert MemoryCount() + count == count + MemoryCount() == count
+    assert (count + MemoryCount(chunks=9)).chunks == 9
+    assert {getattr(ReuseCount(), name) for name in ReuseCount.__dataclass_fields__} == {0, ()}
+    empty = Emulation("k", None, (), (), (), 1)
+    assert (empty.finished, empty.fetched_by_map, empty.stored, empty.wraps, empty.notes) == (0, (), (), (), ())

@@ -52,3 +52,22 @@ def test_each_of_two_packed_floats_must_be_near():
     one = np.array([[1, 2], [1, 2]], np.float16).view(np.uint32).reshape(-1)
     other = np.array([[1 + 2**-10, 2], [1, 3]], np.float16).view(np.uint32).reshape(-1)
     assert differ_by_rounding(one, other, 16).tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("body", "width"),
+    [
+        (
+            "add.f32 %f0, %f1, %f2; add.f64 %fd0, %fd1, %fd2; mov.b64 %rd2, %fd0; st.global.v2.b32 [%rd0], {%f0, %r1};",
+            0,
+        ),
+        ("add.f32 %f0, %f1, %f2; st.global.v2.f32 [%rd0], {%f0, %f0};", 32),
+        ("add.f32 %f0, %f1, %f2; st.global.v2.f32 [%rd0], {%f0, 0f3F800000};", 32),
+        ("add.f32 %f0, %f1, %f2; add.u32 %r0, %r1, 1; st.global.v2.b32 [%rd0], {%f0, %r0};", 0),
+        ("add.f32 %f0, %f1, %f2; mov.b32 %r0, %f0; st.global.u8 [%rd0], %r0;", 0),
+    ],
+)
+def test_vectors_of_floats(body, width):
+    program = Program(read_ptx(kernel(body)), "k")
+    (store,) = [at for at, (_, one) in enumerate(program.code) if one.opcode.startswith("st.")]
+    assert stored_floats(program, store) == width

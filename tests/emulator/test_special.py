@@ -6,7 +6,7 @@ from small_ptx import kernel
 from lab.emulator.api import launch
 from lab.emulator.batch import make_batch
 from lab.emulator.program import program_of
-from lab.emulator.special import special_registers
+from lab.emulator.special import StepClock, machine_clock, special_registers
 
 
 def table(grid=(4, 3, 2), block=(6, 5, 2), first=5, blocks=3, cluster=(1, 1, 1)):
@@ -139,3 +139,34 @@ def test_a_program_tells_what_it_asks_the_machine():
     assert asked("mov.u32 %r0, %tid.x; mov.u32 %r1, %laneid; mov.u32 %r2, %ctaid.x;") == set()
     assert not program_of(kernel("mov.u32 %r0, %tid.x;"), "k").asks_machine
     assert program_of(kernel("mov.u64 %rd0, %clock64;"), "k").asks_machine
+
+
+def test_clocks_of_machines():
+    assert machine_clock(None).reading == 0
+    starts = [machine_clock(seed).start for seed in range(64)]
+    assert len(set(starts)) == 64
+    assert max(starts) < 2**63
+    assert max(starts) > 2**62  # all of the 63 bits are used
+    assert machine_clock(5).start == starts[5]
+
+
+def test_a_clock_wraps_at_64_bits():
+    assert StepClock(steps=7, start=2**64 - 3).reading == 4
+
+
+def test_every_numbered_register_is_there():
+    _, found = table()
+    for stem, count, suffix in (("%pm", 8, ""), ("%pm", 8, "_64"), ("%envreg", 32, "")):
+        names = {f"{stem}{i}{suffix}" for i in range(count)}
+        assert names <= found.keys()
+        assert f"{stem}{count}{suffix}" not in found
+        assert not any(found[name].any() for name in names)
+    assert found["%pm7_64"].dtype == np.uint64
+    assert {found["%nwarpid"][0], found["%nsmid"][0], found["%smid"][0]} == {64, 1, 0}
+    assert found["%aggr_smem_size"][0] == 640
+
+
+def test_the_workspace_of_a_grid_is_an_address_in_two_halves():
+    batch = make_batch((1, 1, 1), (32, 1, 1), 0, 1)
+    found = special_registers(batch, 0, 0, workspace=(5 << 32) + 9)
+    assert (found["%envreg1"][0], found["%envreg2"][0]) == (5, 9)

@@ -8,7 +8,7 @@ from lab.emulator.lanes import Lanes
 from lab.emulator.program import Program
 from lab.emulator.results import LineCount, MemoryCount
 from lab.emulator.tally import Counters, summary
-from lab.hardware.memory import Copy
+from lab.hardware.memory import CHUNK_BYTES, Copy
 from lab.isa.ptx.module import read_ptx
 
 PROGRAM = Program(read_ptx(kernel("ld.global.u32 %r0, [%rd0];\n@%p0 bra L;\nmov.u32 %r0, 1;\nL:\n")), "k")
@@ -97,3 +97,53 @@ def test_a_wide_copy_costs_what_the_sources_of_all_its_lanes_decide():
 
     assert wavefronts(16) != wavefronts(144)
     assert wavefronts(16, 144) == wavefronts(16) + wavefronts(144)
+
+
+def test_what_was_counted_elsewhere_is_added():
+    counters = Counters(PROGRAM)
+    counters.add_visits(0, 3, 70)
+    counters.visit(0, ALL)
+    for count in (MemoryCount(1, 2, 3, 4, 5, 6), MemoryCount(10, 20, 30, 40, 50, 60)):
+        counters.add_traffic(0, "global.atomic", count)
+    counters.add_chunks(0, np.array([4, 5]))
+    counters.add_chunks(0, np.array([5, 9]))
+    found = line(counters, "ld")
+    assert (found.warps, found.threads) == (5, 134)
+    assert found.memory == {"global.atomic": MemoryCount(11, 22, 33, 44, 55, 66, 3)}
+    counters.add_visits(1, 1, 32)
+    assert line(counters, "mov.u32").warps == 1
+
+
+def test_atomics_count_the_chunks_that_they_touch():
+    counters = Counters(PROGRAM)
+    counters.visit(0, ALL)
+    for start in (0, 0, CHUNK_BYTES // 2):
+        counters.memory(0, "global.atomic", start + CHUNK_BYTES * (LANE // 32), 4, ALL)
+    assert line(counters, "ld").memory["global.atomic"].chunks == 2
+    counters.memory(0, "global.atomic", LANE[:0], 4, Lanes(64, LANE[:0]))
+    assert line(counters, "ld").memory["global.atomic"].requests == 6
+
+
+def test_boxes_of_tensors_are_counted_by_their_address():
+    counters = Counters(PROGRAM)
+    shared, fetched = MemoryCount(1, 8, 0, 1024, 8), MemoryCount(1, 0, 9, 204, 0)
+    for tensor, read in ((4096, fetched), (4096, fetched), (8192, fetched), (None, fetched), (64, MemoryCount())):
+        counters.bulk_copy(0, shared, read, tensor=tensor)
+    assert dict(counters.fetched) == {4096: 2048, 8192: 1024}
+
+
+def test_copies_of_some_lanes_cost_the_same_wherever_the_others_point():
+    def traffic(*others):
+        counters = Counters(PROGRAM)
+        counters.visit(0, ALL)
+        for other in others:
+            on = LANE % 2 == 0
+            targets, sources = np.where(on, 4 * LANE, other), np.where(on, 4 * LANE + 4096, other)
+            counters.copy(0, Copy(targets, sources, 4, on, on & (LANE < 40)), ALL)
+        return line(counters, "ld").memory
+
+    assert traffic(0) == traffic(123456) == traffic(4)
+    assert traffic(0, 4)["shared.copy"] == traffic(0)["shared.copy"] + traffic(4)["shared.copy"]
+    assert traffic(0)["global.copy"].requests == 2
+    assert traffic(0)["shared.copy"].bytes_used == 4 * 32
+    assert traffic(0)["global.copy"].bytes_used == 4 * 20

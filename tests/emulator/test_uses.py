@@ -4,7 +4,7 @@ import pytest
 from small_ptx import kernel
 
 from lab.emulator.program import Program
-from lab.emulator.uses import uses_of
+from lab.emulator.uses import ValueUses, uses_of
 from lab.isa.ptx.module import read_ptx
 
 LOAD = "mov.u64 %rd0, 0; mov.u64 %rd1, 0;\nld.global.u32 %r0, [%rd0];\n"
@@ -54,3 +54,37 @@ def test_a_value_that_a_swap_stores_is_no_guess():
     assert found.sinks
     assert not found.compares
     assert not program.guess_reads
+
+
+@pytest.mark.parametrize(
+    ("found", "sinks"),
+    [
+        (ValueUses({3}), frozenset({3})),
+        (ValueUses({3}, compares={3}), frozenset({3})),
+        (ValueUses({3}, branches={4}), None),
+        (ValueUses({3}, addresses=True), None),
+        (ValueUses({3}, crosses=True), None),
+        (ValueUses({3}, unknown=True), None),
+        (ValueUses({3}, guards=True), None),
+        (ValueUses(), None),
+    ],
+)
+def test_what_makes_a_value_more_than_stored(found, sinks):
+    assert found.only_sinks == sinks
+    assert found.data == bool(found.sinks)
+    assert ValueUses(addresses=True).data
+    assert not ValueUses(branches={3}).data
+
+
+@pytest.mark.parametrize(
+    ("body", "stored"),
+    [
+        ("mov.u32 %r1, %r0; LOOP: st.global.u32 [%rd1], %r2; mov.u32 %r2, %r1; bra LOOP;", True),  # a round later
+        ("ld.global.u32 %r1, [%rd1]; st.global.u32 [%rd1], %r1;", False),
+        ("cvt.u64.u32 %rd2, %r0; ld.global.u32 %r1, [%rd2]; st.global.u32 [%rd1], %r1;", False),
+        ("@%p1 mov.u32 %r1, %r0; st.global.u32 [%rd1], %r1;", True),
+        ("setp.eq.u32 %p1, %r0, 0; @%p1 mov.u32 %r1, 5; st.global.u32 [%rd1], %r1;", True),
+    ],
+)
+def test_values_are_followed_through_registers(body, stored):
+    assert bool(uses(body)[1].sinks) == stored

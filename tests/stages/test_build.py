@@ -114,3 +114,18 @@ def test_a_source_without_its_kernel_costs_one_variant_and_says_what_is_there(so
     assert isinstance(after, Built)
     assert isinstance(failed, BuildFailure)
     assert words in failed.reason
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("\0", "a NUL byte in line 1,"),
+        ("a\nb\0\n", "a NUL byte in line 2,"),
+        ("\ud800", "line 1 has U+D800"),
+        ("\na\n\udfff\n", "line 3 has U+DFFF"),
+    ],
+)
+def test_a_source_that_is_no_text_names_its_line(source, said):
+    (failure,) = build([task(source, "k")])
+    assert isinstance(failure, BuildFailure)
+    assert said in failure.reason

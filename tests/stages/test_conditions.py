@@ -68,6 +68,13 @@ extern "C" __global__ void near(float* y, const float* x) {
   asm("tanh.approx.f32 %0, %1;" : "=f"(r) : "f"(x[threadIdx.x + 64 * blockIdx.x]));
   y[threadIdx.x + 64 * blockIdx.x] = r - tanhf(x[threadIdx.x + 64 * blockIdx.x]) + x[threadIdx.x + 64 * blockIdx.x];
 }
+extern "C" __global__ void nearer(float* y, const float* x) {
+  int i = threadIdx.x + 64 * blockIdx.x;
+  float e, r;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(e) : "f"(x[i]));
+  asm("tanh.approx.f32 %0, %1;" : "=f"(r) : "f"(x[i]));
+  y[i] = r - tanhf(x[i]) + x[i] + (e > 100);
+}
 extern "C" __global__ void absolute(float* y, const float* x) {
   y[threadIdx.x + 64 * blockIdx.x] = fabsf(x[threadIdx.x + 64 * blockIdx.x]);
 }"""
@@ -159,3 +166,46 @@ def test_another_problem_is_executed_too(ptx):
     found = other_inputs(fewer, 0, [SizedLaunches({"ld": 2}, Launches((step,)))])
     assert (found.condition, found.finding.kind) == (Condition.INPUTS, "never-written")
     assert "ld = 2" in found.detail
+
+
+def test_of_several_approximations_the_one_at_fault_is_named(ptx):
+    (found,), _ = other_conditions(judged(ptx, "nearer"))
+    assert found.condition is Condition.ROUNDING
+    cause, _, worst = found.detail.partition(": y[")
+    line = max(i for i, text in enumerate(SOURCE.splitlines(), 1) if "tanh.approx" in text)
+    assert cause.startswith("tanh.approx.f32 at ")
+    assert cause.endswith(f":{line}")
+    assert worst.endswith("is off")
+
+
+@pytest.mark.parametrize(("warps", "tried"), [(2_000_000, True), (2_000_001, False)])
+def test_how_much_work_is_done_again(ptx, warps, tried):
+    found, untried = other_conditions(replace(judged(ptx, "slots"), warps=warps))
+    assert (len(found), len(untried)) == ((1, 0) if tried else (0, 1))
+
+
+def test_orders_other_than_the_programs_own_are_tried_until_one_is_wrong(ptx, monkeypatch):
+    outcomes = iter([("", None), ("y[3] is off", None), ("y[4] is off", None)])
+    seeds = []
+
+    def again(_judged, how, memory=None):
+        seeds.append(how.schedule)
+        return next(outcomes)
+
+    monkeypatch.setattr(conditions, "_again", again)
+    found = conditions._ordered(judged(ptx, "tickets"))
+    assert found.detail == "the results depend on the order of blocks and warps: y[3] is off"
+    assert seeds == [1, 2]
+
+
+def test_other_inputs_that_say_nothing(ptx, monkeypatch):
+    def overflowing(self, problem, inputs):
+        return {"y": Expected(np.full(256, np.inf), np.ones(256))}
+
+    once = judged(ptx, "absolute")
+    monkeypatch.setattr(Copy, "reference", overflowing)
+    assert other_inputs(once, 0, ()) is None
+    step = replace(once.launches.steps[0], grid=(2, 1, 1))
+    assert other_inputs(once, 0, [SizedLaunches({"ld": 2}, Launches((step,)))]) is None
+    monkeypatch.setattr(Copy, "other_inputs", lambda *_: ())
+    assert other_inputs(once, 0, ()) is None

@@ -16,7 +16,16 @@ from lab.predict.schedulers.estimate import Edges, Pace
 from lab.stages import estimate as stage
 from lab.stages.build import BuildTask, Built, build
 from lab.stages.emulate import EmulationTask, Sample
-from lab.stages.estimate import EstimateTask, execute, main_memory, memory_of, one_warp_asks, traffic_of, trips_of
+from lab.stages.estimate import (
+    EstimateTask,
+    edges_of,
+    execute,
+    main_memory,
+    memory_of,
+    one_warp_asks,
+    traffic_of,
+    trips_of,
+)
 from lab.store.model import ExecutedLines
 from lab.templates import front_matter as kernels
 from lab.templates.instance import Instance
@@ -236,3 +245,27 @@ def test_spared_samples_are_executed_where_nothing_is_estimated_without_them(mon
     counts, pace = execute(task, "ptx", cast("EstimateTask", "a model"))
     assert (cast("str", counts), pace) == ("counts", paces[0])
     assert asked == sampled
+
+
+def test_means_of_few_requests_and_of_none():
+    one = MemoryCount(1, 5, 3, 64, 2)
+    keys = ("shared.load", "shared.store", "shared.copy", "shared.bulk", "global.load", "global.bulk")
+    found = traffic_of(dict.fromkeys(keys, one))
+    assert (found.load_wavefronts, found.store_wavefronts) == (5, 5)
+    assert (found.copy_wavefronts, found.bulk_wavefronts) == (5, 5)
+    assert (found.load_bytes, found.store_bytes) == (2, 2)
+    assert (found.sectors, found.bulk_sectors) == (3, 3)
+    assert {getattr(traffic_of({}), name) for name in found.__dataclass_fields__} == {0}
+
+
+def test_edges_are_means_over_blocks():
+    (ptx,) = built("gemm/tiled.cu.j2", {"unroll": 1})[0].ptx.values()
+    within, (first, last) = ptx.hot_loop.first_line, ptx.lines
+    store = MemoryCount(2, 0, 0, 600, 0)
+    lines = (
+        ExecutedLines((within,), "fma", 1000, 32000, {}),
+        ExecutedLines((first, last), "st.global", 12, 384, {"global.store": store}),
+        ExecutedLines((last + 1,), "st.global", 7, 224, {"global.store": store}),
+    )
+    found = edges_of(lines, ptx, 3, 4)
+    assert (found.instructions, found.stored_bytes) == (2, 400)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lab.experiment.load import load
@@ -67,6 +69,20 @@ def test_a_search_is_described(experiment):
     search = facts(experiment, variants=4).search
     assert (search.combinations, search.seed, search.rounds) == (4, 5, (4,))
     assert search.drawn >= 2
+    assert (search.strategy, search.candidates) == ("random", 0)
+
+
+@pytest.mark.parametrize(
+    ("rules", "candidates"),
+    [("strategy: surrogate", 4), ("strategy: surrogate, candidates: 0", 0), ("strategy: annealing", 0)],
+)
+def test_a_strategy_that_predicts_its_candidates_counts_them(experiment, rules, candidates):
+    experiment.write_text(EXPERIMENT + f"search: {{{rules}, evaluations: 2, seed: 5}}\n")
+    read = load(experiment)
+    drawn = replace(expand(read), drawn=5)
+    found = facts_of(read, drawn, command="", variants=4, gpu=None, not_measured="no GPU")
+    assert found.search is not None
+    assert (found.search.candidates, found.search.drawn) == (candidates, 5)
 
 
 def test_fields_that_differ_between_problems_are_not_shared(experiment):

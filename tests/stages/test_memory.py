@@ -6,12 +6,13 @@ import compiling
 import numpy as np
 import pytest
 
+from lab.base.errors import UserError
 from lab.emulator.results import Buffer, IndexedBuffer
 from lab.operators.base import Inputs
 from lab.operators.indexed import IndexedInputs, WholeArray
 from lab.stages.memory import DeviceMemory, IndexedMemory
 from lab.stages.sequence import LaunchMode, run_sequence
-from lab.templates.launches import Launch, Launches, Workspace
+from lab.templates.launches import NULL, Launch, Launches, Workspace
 
 SOURCE = """extern "C" __global__ void first(float* w, const float* x, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -120,3 +121,51 @@ def test_indexed_memory_hands_out_the_same_arguments():
     assert (w.initialised, w.readonly) == (True, False)
     assert w.source.read(3, 5).tolist() == [0, 0]
     assert memory.argument("n", "int32") == np.int32(N)
+
+
+def test_kinds_of_arguments():
+    memory = DeviceMemory(inputs(), Launches((step("second", "y", "w"),), (Workspace("w", "float32", N),)))
+    assert memory.argument("n", "int64") == np.int64(N)
+    assert memory.argument("x", NULL) == 0
+    x, y, w = (memory.argument(name, "float32*") for name in ("x", "y", "w"))
+    assert isinstance(x, Buffer)
+    assert isinstance(y, Buffer)
+    assert isinstance(w, Buffer)
+    assert (x.readonly, x.initialised, x.output) == (True, True, False)
+    assert (y.readonly, y.initialised, y.output) == (False, False, True)
+    assert (w.readonly, w.initialised, w.output) == (False, False, False)
+    assert np.isnan(w.array).all()
+    again = memory.argument("w", "float32*")
+    assert isinstance(again, Buffer)
+    assert again.initialised  # some launch has had it
+    for name, kind in (("z", "float32*"), ("x", "int32"), ("z", "tensor_map")):
+        with pytest.raises(UserError):
+            memory.argument(name, kind)
+
+
+def test_of_two_launches_none_must_write_all_of_an_output():
+    two = Launches((step("touches", "x", "y"), step("reads", "y")))
+    for launches, output in ((two, False), (Launches(two.steps[:1]), True)):
+        y = DeviceMemory(inputs(), launches).argument("y", "float32*")
+        assert isinstance(y, Buffer)
+        assert y.output is output
+
+
+def test_a_zeroed_workspace_is_zeroed_before_every_sequence():
+    launches = Launches(
+        (step("first", "w", "x"),), (Workspace("w", "float32", N, zero=True), Workspace("v", "int32", 4))
+    )
+    memory = DeviceMemory(inputs(), launches)
+    w, v = memory.argument("w", "float32*"), memory.argument("v", "int32*")
+    assert isinstance(w, Buffer)
+    assert isinstance(v, Buffer)
+    assert w.initialised
+    assert not w.array.any()
+    assert v.array.tolist() == [-1] * 4
+    w.array[:] = v.array[:] = 5
+    memory.reset()
+    assert not w.array.any()
+    assert v.array.tolist() == [5] * 4
+    later = memory.argument("v", "int32*")
+    assert isinstance(later, Buffer)
+    assert not later.initialised

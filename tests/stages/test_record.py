@@ -242,3 +242,29 @@ def test_a_kernel_that_waits_for_its_grid_is_launched_cooperatively_also_from_it
     resources = Resources(32, 0, 0, 0, 0, 0, 0)
     kept = BuildRecord("played", "1", "", resources, "", 0.0, False, "", made.known.symbols, made.known.decided)
     assert records.built_before(experiment, planned, record(build=kept), None).launched == made.launched
+
+
+def test_the_launches_before_the_main_one_take_their_traffic_and_their_starts():
+    gpu = gpu_for("H200")
+    before = Launch("before", (1, 1, 1), (32, 1, 1), 0, (), bytes_moved=10**6)
+    main = Launch("main", (1, 1, 1), (32, 1, 1), 0, (), bytes_moved=10**9, main=True)
+    machine = gpu.latencies
+    assert machine.compared
+    moved = 1e6 / (gpu.dram_gb_s * 1e9) / machine.dram_share
+    assert records._before_seconds(Launches((main,)), gpu) == 0
+    assert records._before_seconds(Launches((before, main)), gpu) == pytest.approx(moved + machine.launch_s)
+    buffers = [SimpleNamespace(zero=zero, elements=count) for zero, count in ((True, 1), (True, 0), (False, 5))]
+    zeroed = cast("Any", SimpleNamespace(steps=(before, main), main=main, workspace=buffers))
+    assert records._before_seconds(zeroed, gpu) == pytest.approx(moved + 2 * machine.launch_s)
+    unknown = replace(gpu, latencies=replace(machine, compared=False))
+    assert records._before_seconds(Launches((before, main)), unknown) == 0
+
+
+def test_the_largest_of_each_resource_counts():
+    one, two = Resources(32, 0, 7, 5, 0, 1, 9), Resources(40, 0, 6, 5, 2, 0, 8)
+    assert records._largest([one, two]) == Resources(40, 0, 7, 5, 2, 1, 9)
+
+
+def test_more_than_one_sentence_is_counted():
+    assert records._first_of(["a"]) == "a"
+    assert records._first_of(["a", "b", "c"]) == "a (and 2 more)"

@@ -4,8 +4,10 @@ import compiling
 import numpy as np
 import pytest
 
+from lab.emulator.results import Emulation
 from lab.emulator.state import DeviceState
 from lab.operators.base import Inputs
+from lab.stages import sequence
 from lab.stages.memory import DeviceMemory
 from lab.stages.sequence import LaunchMode, run_sequence, unexcused
 from lab.templates.launches import Launch, Launches
@@ -60,3 +62,27 @@ def test_work_is_limited(ptx):
     launches = steps("loop")
     (done,) = run_sequence(ptx, launches, memory_of(launches), LaunchMode(work=100_000))
     assert (done.finished, done.engine) == (0, "interpreted")
+
+
+@pytest.mark.parametrize(
+    ("mode", "engine", "counted"),
+    [
+        (LaunchMode(), "auto", True),
+        (LaunchMode(whole=True), "compiled", True),
+        (LaunchMode(whole=True, work=5), "interpreted", True),
+        (LaunchMode(counted=False), "auto", False),
+    ],
+)
+def test_how_launches_are_executed(monkeypatch, mode, engine, counted):
+    asked: list[dict[str, object]] = []
+
+    def launched(*_arguments, **options):
+        asked.append(options)
+        return Emulation("k", None, (), (), (), 1)
+
+    monkeypatch.setattr(sequence, "launch", launched)
+    launches = steps("count", "count")
+    assert len(run_sequence("", launches, memory_of(launches), mode)) == 2
+    assert [(one["engine"], one["count"], one["trace"]) for one in asked] == [(engine, counted, False)] * 2
+    assert {one["dynamic_shared_bytes"] for one in asked} == {0}
+    assert asked[0]["state"] is asked[1]["state"] is mode.state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,11 +84,13 @@ class RandomKernel:
         ptx: The module.
         grid: Blocks.
         block: Threads along x, y, z.
+        stored: Bytes of each thread's results.
     """
 
     ptx: str
     grid: int
     block: tuple[int, int, int]
+    stored: int = _STORED
 
     @property
     def threads(self) -> int:
@@ -105,6 +108,9 @@ class _Writer:
     def register(self, kind: str) -> str:
         return f"{_NAMES[kind]}{self.rng.randrange(_COUNTS[kind])}"
 
+    def target(self, kind: str) -> str:
+        return self.register(kind)
+
     def filled(self, text: str) -> str:
         """Replace an operation's letters by registers; some sources become literals."""
         opcode, _, rest = text.partition(" ")
@@ -112,7 +118,7 @@ class _Writer:
         for piece in rest.replace("{", "{ ").replace("}", " }").replace(",", " ,").replace("|", " | ").split(" "):
             letter = piece.removeprefix("!").lower()
             if letter in _NAMES and len(letter) == 1:
-                done.append(piece[:-1] + self.register(letter))
+                done.append(piece[:-1] + (self.target(letter) if piece[-1].isupper() else self.register(letter)))
             else:
                 done.append(piece)
         body = " ".join(done)
@@ -195,6 +201,18 @@ class _Writer:
         self.lines += [f"add.s32 %n{n}, %n{n}, -1; setp.gt.s32 %c{n}, %n{n}, 0; @%c{n} bra $L{n};", f"$M{n}:"]
 
 
+class _SeparateWriter(_Writer):
+    """Gives each result a register of its own, which is stored at the end."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.targets: list[tuple[str, str]] = []
+
+    def target(self, kind: str) -> str:
+        self.targets.append((kind, f"%t{len(self.targets)}"))
+        return self.targets[-1][1]
+
+
 def random_kernel(seed: int) -> RandomKernel:
     """Return the kernel of a seed."""
     writer = _Writer(seed)
@@ -208,14 +226,26 @@ def random_kernel(seed: int) -> RandomKernel:
     return RandomKernel(_module(writer.lines, writer.labels), rng.randrange(1, 4), block)
 
 
-def kernel_of(operation: str) -> RandomKernel:
-    """Return a kernel of one operation, on registers of every kind."""
-    writer = _Writer(1)
-    written = [writer.filled(one) + ";" for one in operation.split("; ")]
-    return RandomKernel(_module(written, 0), 1, (256, 1, 1))
+_KINDS = {"q": ("b64", 8), "d": ("f64", 8), "r": ("b32", 4), "f": ("f32", 4), "h": ("b16", 2), "p": ("pred", 4)}
 
 
-def _module(lines: list[str], labels: int) -> str:
+def kernel_of_each(operations: Sequence[str]) -> RandomKernel:
+    """Return a kernel that stores the results of every operation, whose sources are the inputs."""
+    writer = _SeparateWriter()
+    lines = [writer.filled(one) + ";" for group in operations for one in group.split("; ")]
+    tail, offset = [], 0
+    for kind, (t, width) in _KINDS.items():  # the widest first, so that all are aligned
+        lines = [f".reg .{t} {name};" for one, name in writer.targets if one == kind] + lines
+        for name in (name for one, name in writer.targets if one == kind):
+            if kind == "p":
+                tail.append(f"selp.b32 %x0, 1, 0, {name};")
+            tail.append(f"st.global.{'b32' if kind == 'p' else t} [%y0+{offset}], {'%x0' if kind == 'p' else name};")
+            offset += 4 if kind == "h" else width
+    stored = -(-offset // 8) * 8
+    return RandomKernel(_module(lines, 0, tail, stored), 1, (256, 1, 1), stored)
+
+
+def _module(lines: list[str], labels: int, stores: Sequence[str] = (), stored: int = _STORED) -> str:
     head = [
         "mov.u32 %x0, %tid.y; mov.u32 %x3, %ntid.x; mov.u32 %x4, %tid.x; mad.lo.s32 %x3, %x0, %x3, %x4;",
         "mov.u32 %x0, %tid.z; mov.u32 %x4, %ntid.x; mul.lo.s32 %x0, %x0, %x4; mov.u32 %x4, %ntid.y;",
@@ -234,14 +264,7 @@ def _module(lines: list[str], labels: int) -> str:
                 f"mul.wide.u32 %y0, %x0, {width}; add.s64 %y0, %y0, %y1; ld.global.{t} {_NAMES[kind]}{i}, [%y0];"
             )
     head += [f"setp.lt.s32 %p{i}, %r{i}, %r{i + 1};" for i in range(FLAGS)]
-    tail = [f"selp.b32 %x0, 1, 0, %p{i}; add.s32 %r{i}, %r{i}, %x0;" for i in range(FLAGS)]
-    tail += [f"cvt.u32.u16 %x0, %h{i}; xor.b32 %r{i + 4}, %r{i + 4}, %x0;" for i in range(SHORTS)]
-    tail.append(f"mul.wide.u32 %y0, %x6, {_STORED}; add.s64 %y0, %y0, %y2;")
-    offset = 0
-    for kind, t, width in (("q", "u64", 8), ("d", "f64", 8), ("r", "u32", 4), ("f", "f32", 4)):
-        for i in range(_COUNTS[kind]):
-            tail.append(f"st.global.{t} [%y0+{offset}], {_NAMES[kind]}{i};")
-            offset += width
+    tail = [f"mul.wide.u32 %y0, %x6, {stored}; add.s64 %y0, %y0, %y2;", *(stores or _all_registers())]
     counters = "".join(f".reg .b32 %n{n}; .reg .pred %c{n};\n" for n in range(1, labels + 1))
     registers = (
         f".reg .b32 %r<{INTEGERS}>, %x<8>; .reg .b64 %q<{WIDE}>, %y<4>; .reg .f32 %f<{SINGLES}>; "
@@ -250,6 +273,18 @@ def _module(lines: list[str], labels: int) -> str:
     )
     body = "\n".join((*head, *lines, *tail))
     return f"{HEADER}.visible .entry k(.param .u64 in, .param .u64 out)\n{{\n{registers}\n{body}\nret;\n}}\n"
+
+
+def _all_registers() -> list[str]:
+    """Store every register, behind %y0; predicates and short ones within others."""
+    tail = [f"selp.b32 %x0, 1, 0, %p{i}; add.s32 %r{i}, %r{i}, %x0;" for i in range(FLAGS)]
+    tail += [f"cvt.u32.u16 %x0, %h{i}; xor.b32 %r{i + 4}, %r{i + 4}, %x0;" for i in range(SHORTS)]
+    offset = 0
+    for kind, t, width in (("q", "u64", 8), ("d", "f64", 8), ("r", "u32", 4), ("f", "f32", 4)):
+        for i in range(_COUNTS[kind]):
+            tail.append(f"st.global.{t} [%y0+{offset}], {_NAMES[kind]}{i};")
+            offset += width
+    return tail
 
 
 def numbers(seed: int) -> NDArray[np.uint32]:
@@ -266,7 +301,7 @@ def numbers(seed: int) -> NDArray[np.uint32]:
 
 def run(kernel: RandomKernel, seed: int, engine: Engine, **options: Any) -> tuple[Emulation, NDArray[np.uint8]]:
     """Execute a kernel; return the emulation and what it stored, (threads, bytes)."""
-    out = np.zeros((kernel.threads, _STORED), np.uint8)
+    out = np.zeros((kernel.threads, kernel.stored), np.uint8)
     settings = {"check": False, **options}
     done = launch(kernel.ptx, "k", kernel.grid, kernel.block, [numbers(seed), out], engine=engine, **settings)
     return done, out

@@ -123,3 +123,49 @@ def test_the_last_lane_wins_where_stores_collide():
     body = ADDRESS.format(0) + "st.global.u32 [%rd2], %r1; st.global.u8 [%rd2+4], %r1;"
     _, out = both(body, np.zeros(2, np.uint32))
     assert out.tolist() == [31, 31]
+
+
+PLACES = {
+    "in order": lambda lane: lane,
+    "all in one place": lambda lane: 0 * lane + 5,
+    "backwards": lambda lane: 31 - lane,
+    "every second": lambda lane: 2 * lane,
+    "anywhere": lambda lane: (lane * 13 + 7) % 64,
+}
+VECTORS = [(8, 1), (8, 2), (8, 4), (16, 1), (16, 2), (16, 4), (32, 1), (32, 2), (32, 4), (64, 1), (64, 2)]
+
+
+def moves(space, guard, vectors):
+    """Return PTX that moves an element of each width from the place %r2 to the place %r3, and stores it behind %rd1."""
+    body, offset = "", 4096
+    base = {"global": "%rd1", "shared": "%rd7"}[space]
+    for bits, count in vectors:
+        width, kind = bits * count // 8, {8: "r", 16: "h", 32: "r", 64: "rd"}[bits]
+        names = [f"%{kind}{i}" for i in range(10, 10 + count)]
+        form = f".v{count}.b{bits}" if count > 1 else f".b{bits}"
+        registers = "{" + ", ".join(names) + "}" if count > 1 else names[0]
+        body += f"""mul.wide.u32 %rd3, %r2, {width}; mul.wide.u32 %rd4, %r3, {width};
+            add.s64 %rd5, {base}, %rd3; add.s64 %rd6, {base}, %rd4; add.s64 %rd4, %rd1, %rd4;
+            {guard} ld.{space}{form} {registers}, [%rd5+1024];"""
+        if space == "shared":
+            body += f"""bar.sync 0; {guard} st.shared{form} [%rd6+1024], {registers}; bar.sync 0;
+                ld.shared{form} {registers}, [%rd6+1024];"""
+        body += f"{guard} st.global{form} [%rd4+{offset}], {registers};\n"
+        offset += 64 * width
+    return body
+
+
+@pytest.mark.parametrize(("space", "guard"), [("global", ""), ("shared", "@%p1")])
+@pytest.mark.parametrize("vectors", [VECTORS[::2], VECTORS[1::2]], ids=["some", "others"])
+def test_every_width_is_moved_from_and_to_all_places(space, guard, vectors):
+    copy = "".join(f"ld.global.u64 %rd5, [%rd4+{i}]; st.shared.u64 [%rd6+{i}], %rd5;" for i in range(0, 64, 8))
+    body = f"""ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd2, %rd1, %rd2;
+        ld.global.u32 %r2, [%rd2]; ld.global.u32 %r3, [%rd2+128]; setp.ne.u32 %p1, %r2, 5; mov.u64 %rd7, s;
+        mul.wide.u32 %rd3, %r1, 64; add.s64 %rd4, %rd1, %rd3; add.s64 %rd6, %rd7, %rd3; {copy} bar.sync 0;
+        {moves(space, guard, vectors)}"""
+    data = np.random.default_rng(3).integers(0, 1 << 32, 4096, np.uint32)
+    lane = np.arange(32)
+    for read, written in (("in order", "backwards"), ("all in one place", "every second"), ("anywhere", "in order")):
+        data[:32], data[32:64] = PLACES[read](lane), PLACES[written](lane)
+        emulation, _ = both(body, data, declarations=".shared .align 16 .b8 s[2048];")
+        assert emulation.engine == "compiled", emulation.not_compiled

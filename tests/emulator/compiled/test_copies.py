@@ -21,14 +21,16 @@ def both(ptx, kernel, grid, block, arguments):
     return done[1]
 
 
+@pytest.mark.parametrize("lanes", [0b11111111, 0b11100011])
 @pytest.mark.parametrize("size", [4, 8, 16])
-def test_both_engines_copy_and_count_alike(size):
-    """Sources and targets lie anyhow; some lanes take no part, and some read nothing."""
+def test_both_engines_copy_and_count_alike(size, lanes):
+    """Sources and targets lie anyhow, or many at one place; some lanes take no part, and some read nothing."""
     level = "cg" if size == 16 else "ca"
     body = f"""
         mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [at]; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd2, %rd1, %rd2;
         ld.global.u32 %r2, [%rd2]; and.b32 %r3, %r2, 1023; mul.lo.s32 %r3, %r3, {size}; ld.param.u64 %rd3, [data];
-        cvt.u64.u32 %rd4, %r3; add.s64 %rd4, %rd3, %rd4; mov.u32 %r5, s; mul.lo.s32 %r6, %r1, {size};
+        cvt.u64.u32 %rd4, %r3; add.s64 %rd4, %rd3, %rd4; mov.u32 %r5, s; and.b32 %r6, %r1, {lanes};
+        mul.lo.s32 %r6, %r6, {size};
         add.s32 %r5, %r5, %r6; shr.u32 %r7, %r2, 10; and.b32 %r8, %r7, 1; mul.lo.s32 %r8, %r8, {size};
         setp.gt.u32 %p1, %r7, 1;
         cp.async.{level}.shared.global [%r5], [%rd4], {size}; @%p1 cp.async.{level}.shared.global [%r5], [%rd4], {size};

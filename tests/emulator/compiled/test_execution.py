@@ -1,5 +1,9 @@
 """Both engines on random programs and on compiled kernels; cores, counts and what goes back to the interpreter."""
 
+import threading
+from types import SimpleNamespace
+from typing import Any, cast
+
 import compiling
 import numpy as np
 import pytest
@@ -8,7 +12,7 @@ import small_ptx
 
 from lab.emulator import api
 from lab.emulator.api import launch
-from lab.emulator.compiled import execution
+from lab.emulator.compiled import execution, layout
 from lab.emulator.compiled.execution import SUSPICIOUS, Geometry, cores
 from lab.emulator.results import Engine
 
@@ -140,3 +144,29 @@ def test_one_array_may_be_read_and_written_through_two_parameters(engine):
     done = launch(small_ptx.kernel(body, ["a", "b"]), "k", 1, 32, [data, data], engine=engine)
     assert done.clean
     np.testing.assert_array_equal(data, np.arange(1, 33))
+
+
+@pytest.mark.parametrize(
+    ("given", "result"),
+    [
+        ([0, 0, 0, 0], 0),
+        ([0, layout.FAULT, 0, 0], layout.FAULT),
+        ([layout.STOPPED, layout.FAULT], layout.FAULT),
+        ([layout.STOPPED, layout.STOPPED], layout.STOPPED),
+    ],
+)
+def test_a_fault_counts_more_than_that_others_were_stopped(given, result):
+    """Each of several workers takes its blocks when all have begun."""
+    together, results = threading.Barrier(len(given), timeout=60), iter(given)
+    workers = [SimpleNamespace(stop=np.zeros(1, np.int64), context=np.zeros(1, np.int64)) for _ in given]
+    spans = []
+
+    def run(_context, first, last):
+        together.wait()
+        spans.append((first, last))
+        return next(results)
+
+    geometry = Geometry((len(given), 1, 1), (32, 1, 1), 0, 0)
+    assert execution._run(run, cast("Any", workers), geometry, None) == result
+    assert sorted(spans) == [(i, i + 1) for i in range(len(given))]
+    assert all(worker.stop[0] for worker in workers)

@@ -8,14 +8,64 @@ from lab.emulator.compiled import float_forms
 from lab.emulator.compiled.ir import Code
 from lab.emulator.opcodes import UnknownForm
 
-OPERATIONS = [one for one in random_ptx.OPERATIONS if any(t in one for t in (".f32", ".f64")) and "cvt" not in one]
+MODES = ("rn", "rz", "rm", "rp")
+TESTS = ("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
+KINDS = ("finite", "infinite", "number", "notanumber", "normal", "subnormal")
 
 
-def test_both_engines_give_the_same_bits():
-    for half in (OPERATIONS[::2], OPERATIONS[1::2]):
-        kernel = random_ptx.kernel_of("; ".join(half))
-        _, wanted = random_ptx.run(kernel, 6, "interpreted", count=False)
-        compiled, found = random_ptx.run(kernel, 6, "compiled", count=False)
+def singles(ftz):
+    """Yield the operations on singles, with `.ftz` or without."""
+    for mode in MODES:
+        for modifiers in (f"{mode}{ftz}.f32", f"{mode}{ftz}.sat.f32"):
+            yield from (f"{one}.{modifiers} F, f, f" for one in ("add", "sub", "mul"))
+            yield f"fma.{modifiers} F, f, f, f"
+    yield from (f"div.{mode}{ftz}.f32 F, f, f" for mode in ("rn", "approx", "full"))
+    for one in ("rcp.rn", "rcp.approx", "sqrt.rn", "sqrt.approx", "rsqrt.approx", "neg", "abs"):
+        yield f"{one}{ftz}.f32 F, f"
+    yield from (f"{one}.approx{ftz}.f32 F, f" for one in ("sin", "cos", "lg2", "ex2"))
+    yield from (f"{one}{ftz}{nan}.f32 F, f, f" for one in ("min", "max") for nan in ("", ".NaN"))
+    for test in TESTS:
+        yield from (f"setp.{test}{ftz}.f32 P, f, f", f"set.{test}{ftz}.u32.f32 R, f, f")
+    yield from (f"slct{ftz}.f32.f32 F, f, f, f", f"slct{ftz}.u64.f32 Q, q, q, f")
+    for one in ("and", "or", "xor"):
+        yield from (f"setp.lt.{one}{ftz}.f32 P|P, f, f, p", f"set.gt.{one}{ftz}.f32.f32 F, f, f, !p")
+
+
+def every_form():
+    """Yield each operation with each of its modifiers: `random_ptx.OPERATIONS` combines some of them."""
+    yield from (*singles(""), *singles(".ftz"))
+    yield from (f"{one}.f64 D, d" for one in ("rcp.rn", "sqrt.rn", "neg", "abs"))
+    yield from (f"{one}.f64 D, d, d" for one in ("add", "sub", "mul", "div.rn", "min", "max", "copysign"))
+    yield from (f"setp.{test}.f64 P, d, d" for test in TESTS)
+    yield from (f"testp.{kind}.{t} P, {x}" for kind in KINDS for t, x in (("f32", "f"), ("f64", "d")))
+    yield from (
+        "fma.rn.f64 D, d, d, d",
+        "setp.le.u16 P|P, h, h",
+        "set.eq.s32.s32 R, r, r",
+        "set.ne.xor.f32.u64 F, q, q, p",
+    )
+    yield from (
+        "copysign.f32 F, f, f",
+        "tanh.approx.f32 F, f",
+        "slct.f64.s32 D, d, d, r",
+        "neg.f16 H, h",
+        "abs.f16 H, h",
+    )
+    yield from (
+        "neg.f16x2 R, r",
+        "abs.bf16x2 R, r",
+        "selp.f32 F, f, f, p",
+        "selp.b64 Q, q, q, p",
+        "selp.b16 H, h, h, p",
+    )
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_both_engines_give_the_same_bits(part):
+    kernel = random_ptx.kernel_of_each(list(every_form())[part::4])
+    for seed in (6, 7):
+        _, wanted = random_ptx.run(kernel, seed, "interpreted", count=False)
+        compiled, found = random_ptx.run(kernel, seed, "compiled", count=False)
         assert compiled.engine == "compiled", compiled.not_compiled
         np.testing.assert_array_equal(found, wanted)
 

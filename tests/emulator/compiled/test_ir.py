@@ -26,3 +26,31 @@ def test_code_names_each_result_once():
     assert len(set(names)) == 3
     assert code.bitcast("<32 x i32>", "%x", "<32 x i32>") == "%x"
     assert code.lines[0] == f"  {names[0]} = add i32 1, 2"
+
+
+def test_fresh_names_and_results_share_one_count():
+    code = Code()
+    assert [code.fresh(), code.op("add i32 1, 2"), code.fresh("x"), code.op("add i32 1, 2")] == [
+        "t1",
+        "%t2",
+        "x3",
+        "%t4",
+    ]
+
+
+def test_fields_behind_a_pointer():
+    code = Code()
+    code.set_field("%p", 12, "i32", code.field("%p", 8, "i32"))
+    code.add_to("%q", 16, "%n")
+    code.label("end")
+    assert code.lines == [
+        "  %t1 = getelementptr i8, ptr %p, i64 8",
+        "  %t2 = load i32, ptr %t1, align 4",
+        "  %t3 = getelementptr i8, ptr %p, i64 12",
+        "  store i32 %t2, ptr %t3, align 4",
+        "  %t4 = getelementptr i8, ptr %q, i64 16",
+        "  %t5 = load i64, ptr %t4, align 8",
+        "  %t6 = add i64 %t5, %n",
+        "  store i64 %t6, ptr %t4, align 8",
+        "end:",
+    ]

@@ -1,4 +1,7 @@
+import re
+
 import numpy as np
+import random_ptx
 import small_ptx
 
 from lab.emulator.api import launch
@@ -45,3 +48,30 @@ def test_counts_cost_code_only_where_they_are_asked_for():
     assert len(plain.text) < len(counted.text)
     assert "%busy_phase =" in counted.text
     assert "%busy_phase =" not in plain.text
+
+
+def test_every_intrinsic_is_declared_with_the_type_in_its_name():
+    local = "mov.u32 %x0, l; " + "".join(f"st.local.u{bits} [%x0], {x}; ld.local.u{bits} {x}, [%x0]; " for bits, x in (
+        (8, "%r0"), (16, "%h0"), (32, "%r1"), (64, "%q0")
+    ))  # fmt: skip
+    ptx = random_ptx.kernel_of_each([one for one in random_ptx.OPERATIONS if "activemask" not in one]).ptx
+    ptx = ptx.replace(
+        ".shared .align 4 .b8 s[512];", ".shared .align 4 .b8 s[512]; .local .align 8 .b8 l[8];\n" + local
+    )
+    text = kernel_code(Program(read_ptx(ptx), "k"), {}, count=True).text
+    declared = {line.split("@")[1].split("(")[0]: line for line in text.splitlines() if line.startswith("declare ")}
+    used = set(re.findall(r"@(llvm\.[\w.]+)\(", text))
+    assert used <= declared.keys()
+    for name, line in declared.items():
+        for count, kind, bits in re.findall(r"\.v(\d+)([if])(\d+)", name):
+            element = f"i{bits}" if kind == "i" else {"32": "float", "64": "double"}[bits]
+            assert f"<{count} x {element}>" in line, line
+            assert int(bits) in (8, 16, 32, 64)
+
+
+def test_functions_of_numpy_cost_code_only_where_they_are_used():
+    def text(body):
+        return kernel_code(Program(read_ptx(small_ptx.kernel(body)), "k"), {}, count=False).text
+
+    for body, asked in (("sin.approx.f32 %f1, %f2;", True), ("add.f32 %f1, %f2, %f2;", False)):
+        assert ("@special(" in text(body + "mov.b32 %r1, %f1; st.global.b32 [%rd1], %r1;")) is asked

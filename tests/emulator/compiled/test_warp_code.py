@@ -9,6 +9,7 @@ from lab.emulator.compiled.decoding import Decoder
 from lab.emulator.compiled.ir import LANES
 from lab.emulator.compiled.layout import REGISTERS
 from lab.emulator.compiled.warp_code import WarpCode, local_stride
+from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.program import Program
 from lab.emulator.results import Engine
 from lab.isa.ptx.module import read_ptx
@@ -71,3 +72,22 @@ def test_registers_lie_behind_the_lanes_places():
     assert code.counters == 2 * len(program.blocks) + len(code.guarded)
     assert code.zeroed == []
     assert local_stride(program) == 16
+
+
+@pytest.mark.parametrize("instruction", ["selp.b32 %r9, 1, 2, %r1;", "add.u32 %r9, %p1, 1;", "and.pred %p1, %p1, %r1;"])
+def test_predicates_and_numbers_are_told_apart(instruction):
+    ptx = small_ptx.kernel("mov.u32 %r1, 1; setp.eq.u32 %p1, %r1, 1; " + instruction, ["out"])
+    for engine in ("interpreted", "compiled"):
+        with pytest.raises(UnsupportedInstruction):
+            launch(ptx, "k", 1, 32, [np.zeros(1, np.uint32)], engine=engine)
+
+
+MIXED = """mov.u32 %r1, %tid.x; cvt.rn.f32.u32 %f1, %r1; sqrt.rn.f32 %f2, %f1; mov.b32 %r2, %f2; cvt.u64.u32 %rd3, %r2;
+    shl.b64 %rd3, %rd3, 3; cvt.u32.u64 %r3, %rd3; xor.b32 %r9, %r3, 0x55; mov.b64 {%r4, %r5}, %rd3;
+    add.u32 %r9, %r9, %r5; mov.b64 %fd1, %rd3; mov.b64 %rd4, %fd1; cvt.u16.u32 %h1, %r1; cvt.s32.s16 %r6, %h1;
+    mad.lo.u32 %r9, %r6, 3, %r9; mov.u32 %r7, %ntid.x; mov.u32 %r8, %laneid; mad.lo.u32 %r9, %r7, %r8, %r9;"""
+
+
+@pytest.mark.parametrize("block", [32, 45, 64])
+def test_registers_of_all_types_are_read_as_others(block):
+    assert both(MIXED, block).engine == "compiled"

@@ -1,9 +1,13 @@
 """Loads and stores of one batch."""
 
+from dataclasses import replace
+from typing import Any, cast
+
 import numpy as np
 import pytest
 from small_ptx import kernel
 
+from lab.emulator.api import launch
 from lab.emulator.batch import make_batch
 from lab.emulator.findings import BatchFindings, Findings
 from lab.emulator.lanes import Lanes
@@ -114,3 +118,56 @@ def test_a_peers_shared_memory():
     assert found.tolist() == [6, 5]
     (found,) = unit.memory.load(0, "generic", addresses + 2, SOME, width=4)
     assert (found.tolist(), unit.kinds()) == ([0, 0], ["misaligned"])
+
+
+class Trace:
+    """Takes down the accesses to global memory."""
+
+    def __init__(self):
+        self.noted = []
+
+    def note(self, verb, region, offsets, *, width, warps, blocks):
+        self.noted.append((verb, region.name, offsets.tolist(), width, warps.tolist(), blocks.tolist()))
+
+
+def test_a_copy_is_traced_as_a_load_by_the_lanes_that_read():
+    trace = Trace()
+    unit = Unit(trace=cast("Any", trace))
+    sources = np.array([5 << 40, unit.buffer.base + 16])
+    copy = Copy(np.array([0, 16]), sources, 16, np.ones(2, bool), np.array([False, True]))
+    unit.memory.count_copy(0, copy, SOME)
+    assert trace.noted == [("load", "args[0]", [16], 16, [1], [1])]
+    nothing = replace(copy, fetched=np.zeros(2, bool))
+    unit.memory.count_copy(0, nothing, SOME)
+    assert len(trace.noted) == 1
+
+
+def test_accesses_to_global_memory_are_traced():
+    trace = Trace()
+    unit = Unit(trace=cast("Any", trace))
+    unit.memory.store(0, "global", unit.buffer.base + np.array([4, 8]), [words(1, 2)], SOME)
+    unit.memory.load(0, "shared", np.array([4, 8]), SOME, width=4)
+    unit.memory.load(0, "generic", unit.buffer.base + np.array([8, 0]), SOME, width=4)
+    assert trace.noted == [
+        ("store", "args[0]", [4, 8], 4, [0, 1], [0, 1]),
+        ("load", "args[0]", [8, 0], 4, [0, 1], [0, 1]),
+    ]
+
+
+POLLED = "A: ld.volatile.global.u32 %r0, [%rd0]; setp.eq.u32 %p0, %r0, 0; @%p0 bra A;"
+LOOKED_AT = "ld.volatile.global.u32 %r0, [%rd0]; setp.eq.u32 %p0, %r0, 0; @%p0 bra A; mov.u32 %r1, 0; A:"
+STORED = "ld.volatile.global.u32 %r0, [%rd0]; st.global.u32 [%rd1], %r0;"
+
+
+@pytest.mark.parametrize(
+    ("body", "spread", "races"),
+    [(POLLED, 4, False), (POLLED, 0, False), (LOOKED_AT, 0, False), (LOOKED_AT, 4, True), (STORED, 0, True)],
+)
+def test_a_volatile_read_is_of_a_flag_by_its_use_and_its_places(body, spread, races):
+    """The other block writes there with nothing in between."""
+    text = f"""ld.param.u64 %rd0, [p]; add.u64 %rd1, %rd0, 1024; mov.u32 %r5, %ctaid.x; mov.u32 %r6, %tid.x;
+        mad.wide.u32 %rd0, %r6, {spread}, %rd0; setp.eq.u32 %p1, %r5, 0; @%p1 bra W; {body} bra E;
+        W: st.volatile.global.u32 [%rd0], 1; E:"""
+    emulation = launch(kernel(text, ["p"]), "k", 2, 32, [np.zeros(512, np.uint32)])
+    kinds = {finding.kind for finding in emulation.findings}
+    assert ("global-race" in kinds) is races

@@ -1,11 +1,16 @@
 """Bulk copies from shared to global memory, and reductions there."""
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
 import pytest
 from small_ptx import kernel
 
 from lab.emulator.api import launch
 from lab.emulator.errors import UnsupportedInstruction
+from lab.emulator.lanes import Lanes
+from lab.emulator.memory.bulkgroups import BulkGroups
 
 DECLARED = ".shared .align 128 .b8 tile[128];"
 FILL = """
@@ -107,3 +112,38 @@ def test_a_reduction_that_does_not_exist():
     copy = COPY.replace("cp.async", "cp.reduce.async").replace("bulk_group", "bulk_group.min.f32")
     with pytest.raises(UnsupportedInstruction):
         run(copy, np.zeros(32, np.uint32), np.zeros(32, np.uint32))
+
+
+class Groups:
+    """The groups of a batch, whose shadow notes the ends of reads."""
+
+    def __init__(self):
+        self.ended, self.arrived = [], []
+        self.groups = BulkGroups(64, cast("Any", SimpleNamespace(shadow=self)), cast("Any", None))
+
+    def end_async_read(self, cells, who, position):
+        self.ended.append(position)
+
+    def copy(self, thread, name):
+        self.groups.write(thread, lambda: self.arrived.append(name))
+        self.groups.commit(Lanes(64, np.array([thread])))
+
+    def wait(self, thread, still, *, reads=False):
+        self.groups.wait(Lanes(64, np.array([thread])), still, reads=reads)
+
+
+def test_copies_arrive_once_when_their_thread_has_waited_for_their_group():
+    groups = Groups()
+    for thread, name in ((0, "first"), (0, "second"), (33, "other")):
+        groups.copy(thread, name)
+    groups.wait(0, 2)
+    groups.wait(0, 0, reads=True)
+    groups.wait(1, 0)
+    assert groups.arrived == []
+    groups.wait(0, 1)
+    assert groups.arrived == ["first"]
+    groups.wait(0, 0)
+    groups.wait(0, 0)
+    assert groups.arrived == ["first", "second"]
+    groups.wait(33, 0)
+    assert groups.arrived == ["first", "second", "other"]

@@ -79,7 +79,7 @@ def race(position, threads, **options):
 def test_a_race_is_held_back_until_a_reader_uses_the_value():
     reads = DiscardedReads({1: frozenset({5}), 2: None}.get, 64, 64)
     assert reads.by_reader(race(1, [3, 4]))
-    assert not reads.by_reader(race(2, [3]))  # it may matter otherwise
+    assert reads.by_reader(race(2, [3])) is False  # it may matter otherwise
     assert reads.execute(5, np.array([7])) == []
     assert reads.execute(6, np.array([3])) == []
     (found,) = reads.execute(5, np.array([4]))
@@ -87,9 +87,18 @@ def test_a_race_is_held_back_until_a_reader_uses_the_value():
     others = {"other_thread": np.array([64 + 10]), "other_instruction": np.array([1]), "other_kind": "read"}
     assert reads.by_writer(race(9, [0], **others))
     others["other_thread"] = np.array([64 + 7])  # it has used what it read
-    assert not reads.by_writer(race(9, [0], **others))
+    assert reads.by_writer(race(9, [0], **others)) is False
     others["other_thread"] = np.array([10])  # a thread of another batch
-    assert not reads.by_writer(race(9, [0], **others))
+    assert reads.by_writer(race(9, [0], **others)) is False
+    assert reads.by_writer(race(9, [0])) is False  # it does not say who read
+    for thread in (64 + 64, 63):
+        others["other_thread"] = np.array([thread])
+        assert reads.by_writer(race(9, [0], **others)) is False
+    others = {"other_thread": np.array([64, 64 + 63]), "other_instruction": np.array([1, 1]), "other_kind": "read"}
+    assert reads.by_writer(race(9, [0, 1], **others))
+    assert reads.held[-1].readers.tolist() == [0, 63]
+    others["other_instruction"] = np.array([1, 2])
+    assert reads.by_writer(race(9, [0, 1], **others)) is False
 
 
 def test_many_races_of_one_instruction_are_held_together():

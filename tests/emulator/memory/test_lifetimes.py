@@ -11,7 +11,7 @@ USE = "mapa.shared::cluster.u32 %r3, %r1, %r2; ld.shared::cluster.u32 %r4, [%r3]
 FILL = "st.shared.u32 [%r1], %r0;\n"
 
 
-def kinds(body, blocks=4, threads=32, **options):
+def findings(body, blocks=4, threads=32, **options):
     ptx = f"""{HEADER}.visible .entry k(.param .u64 out) .reqnctapercluster 2, 1, 1 {{
         .reg .b32 %r<8>; .reg .b64 %rd<4>; .reg .pred %p<4>; .shared .b32 s[64];
         mov.u32 %r0, %tid.x; mov.u32 %r1, s; mad.lo.u32 %r1, %r0, 4, %r1;
@@ -19,8 +19,20 @@ def kinds(body, blocks=4, threads=32, **options):
         {body}
         ld.param.u64 %rd0, [out]; mov.u32 %r5, %ctaid.x; mad.lo.u32 %r5, %r5, {threads}, %r0;
         mad.wide.u32 %rd0, %r5, 4, %rd0; st.global.u32 [%rd0], %r4; ret; }}"""
-    emulation = launch(ptx, "k", blocks, threads, [np.zeros(blocks * threads, np.uint32)], **options)
-    return {(found.kind, found.detail.rpartition(" block ")[2], found.remedy[:14]) for found in emulation.findings}
+    return launch(ptx, "k", blocks, threads, [np.zeros(blocks * threads, np.uint32)], **options).findings
+
+
+def kinds(*arguments, **options):
+    every = findings(*arguments, **options)
+    return {(found.kind, found.detail.rpartition(" block ")[2], found.remedy[:14]) for found in every}
+
+
+@pytest.mark.parametrize("threads", [32, 64])
+def test_the_users_and_the_block_are_named(threads):
+    second_cluster = f"mov.u32 %r6, %ctaid.x; setp.lt.u32 %p3, %r6, 2; {FILL}{SYNC}@%p3 bra END; {USE} END:"
+    (found,) = findings(second_cluster, threads=threads)
+    assert "the shared memory of block (2, 0, 0)" in found.detail
+    assert (found.block, found.thread, found.count) == ((3, 0, 0), (0, 0, 0), 2 * threads)
 
 
 @pytest.mark.parametrize("schedule", [None, 1, 2])

@@ -50,3 +50,12 @@ def test_every_buffer_has_a_segment_of_its_own():
     window = region()
     space.place(SHARED_SEGMENT, window)
     assert space.at(SHARED_SEGMENT << SEGMENT_SHIFT) is window
+
+
+@pytest.mark.parametrize(("size", "stride"), [(0, 16), (1, 16), (16, 16), (17, 32)])
+def test_a_region_is_one_padded_row_and_may_be_written(size, stride):
+    found = Region("buffer", "global", 0, size)
+    assert (found.size, found.stride, len(found.data)) == (size, stride, stride)
+    assert not found.readonly
+    assert (found.rows, found.shadow, found.cells, found.log) == (None, None, None, None)
+    assert found.view(4) is found.view(4)

@@ -17,7 +17,7 @@ class Words:
     """Some words that threads of two blocks reach."""
 
     def __init__(self):
-        self.clocks = BatchClocks(LaunchClocks(2, 64), make_batch((2, 1, 1), (64, 1, 1), 0, 2))
+        self.clocks = BatchClocks(LaunchClocks(5, 64), make_batch((5, 1, 1), (64, 1, 1), 3, 2))
         self.races = Races(Cells(64, 1, 4), self.clocks, "global-race", own=False)
 
     def read(self, *threads, order=PLAIN, at=1):

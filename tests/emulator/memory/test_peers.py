@@ -6,7 +6,15 @@ import pytest
 from lab.emulator.batch import make_batch
 from lab.emulator.lanes import Lanes
 from lab.emulator.memory.memory import LOCAL_WINDOW, SHARED_WINDOW
-from lab.emulator.memory.peers import in_cluster, names_peer, own_addresses, own_offsets, peer_address, peer_rows
+from lab.emulator.memory.peers import (
+    absent_block,
+    in_cluster,
+    names_peer,
+    own_addresses,
+    own_offsets,
+    peer_address,
+    peer_rows,
+)
 
 BATCH = make_batch((8, 1, 1), (32, 1, 1), 4, 4, cluster=(2, 1, 1))
 
@@ -58,3 +66,9 @@ def test_addresses_of_others_keep_their_rank(window):
 def test_addresses_elsewhere_are_left_alone():
     addresses = np.array([3, LOCAL_WINDOW + (1 << 24), (16 << 36) + (1 << 24)])
     assert own_offsets(BATCH, addresses, Lanes(128, np.array([0, 1, 2]))) is addresses
+
+
+def test_a_block_that_is_absent_is_told_with_the_reason_of_launches_without_clusters():
+    assert absent_block(BATCH) == "in a block that the cluster does not have"
+    alone = make_batch((8, 1, 1), (32, 1, 1), 4, 4)
+    assert "neither __cluster_dims__ nor the launch" in absent_block(alone)

@@ -9,6 +9,7 @@ from lab.emulator.memory.clocks import BatchClocks, LaunchClocks
 from lab.emulator.memory.order import CTA, DATA, PLAIN, VOLATILE, WIDE, Order
 from lab.emulator.memory.races import CheckedAccess, Races
 
+FIRST = 3 * 64  # thread of the batch, in the launch
 ATOMIC, BLOCK_ATOMIC, SHY = Order(WIDE), Order(CTA), Order(VOLATILE)
 
 
@@ -16,7 +17,7 @@ class Word:
     """One word that threads 0 to 63 of the first block and 64 to 127 of the second reach."""
 
     def __init__(self, *, own=False):
-        self.clocks = BatchClocks(LaunchClocks(2, 64), make_batch((2, 1, 1), (64, 1, 1), 0, 2))
+        self.clocks = BatchClocks(LaunchClocks(5, 64), make_batch((5, 1, 1), (64, 1, 1), 3, 2))
         self.races = Races(Cells(16, 1, 4), self.clocks, "global-race", own=own)
 
     def side(self, threads, order, position=1):
@@ -63,7 +64,7 @@ def test_a_barrier_orders_no_other_block():
     (conflict,) = word.read(0)
     assert conflict.other_thread is not None
     assert conflict.other_instruction is not None
-    assert (conflict.which.tolist(), conflict.other_thread.tolist()) == ([0], [64])
+    assert (conflict.which.tolist(), conflict.other_thread.tolist()) == ([0], [FIRST + 64])
     assert (conflict.other_instruction.tolist(), conflict.other_kind) == ([2], "write")
     assert "different blocks" in conflict.detail
     assert "acquire" in conflict.remedy
@@ -145,14 +146,14 @@ def test_lanes_of_one_store():
     clash, _ = word.races.collisions(side, offsets, [np.array([1, 2, 5, 3], np.uint32)])
     assert clash is not None
     assert clash.other_thread is not None
-    assert (clash.which.tolist(), clash.other_thread.tolist()) == ([2], [1])
+    assert (clash.which.tolist(), clash.other_thread.tolist()) == ([2], [FIRST + 1])
 
 
 def test_an_update_says_when_it_may_be_lost():
     word = Word()
     word.read(0)
     assert word.write(64, order=ATOMIC, update=True)[0].other_kind == "read"
-    assert word.races.threads_of(word.races.cells.updating()[0].stamps[[1]]).tolist() == [64]
+    assert word.races.threads_of(word.races.cells.updating()[0].stamps[[1]]).tolist() == [FIRST + 64]
 
 
 @pytest.mark.parametrize(("order", "words", "kind"), [(SHY, "volatile write", "write"), (ATOMIC, "atomic", "atomic")])
@@ -164,3 +165,16 @@ def test_the_other_side_of_a_race_is_called_what_it_is(order, words, kind):
     assert conflict.detail.startswith(f"a read and an unordered {words} by ")
     assert conflict.other_kind == kind
     assert not word.read(0)
+
+
+def test_lanes_that_store_different_words_do_not_collide():
+    word = Word()
+    side = CheckedAccess(np.array([[0, 1], [2, 3]]), np.array([5, 6]), PLAIN, 1)
+    values = [np.array([1, 2], np.uint32), np.array([3, 4], np.uint32)]
+    assert word.races.collisions(side, np.array([0, 8]), values) == (None, False)
+    clash, alike = word.races.collisions(side, np.array([0, 0]), values)
+    assert clash is not None
+    assert (clash.kind, clash.which.tolist()) == ("global-race", [1])
+    assert clash.other_thread is not None
+    assert clash.other_thread.tolist() == [FIRST + 5]
+    assert not alike

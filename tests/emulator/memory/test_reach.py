@@ -13,7 +13,7 @@ from lab.emulator.memory.reach import AddressChecker, Attempt
 from lab.emulator.program import Program
 from lab.isa.ptx.module import read_ptx
 
-BATCH = make_batch((2, 1, 1), (32, 1, 1), 0, 2)
+BATCH = make_batch((5, 1, 1), (32, 1, 1), 3, 2)
 PROGRAM = Program(read_ptx(kernel("mov.u32 %r0, 1;")), "k")
 
 
@@ -84,7 +84,7 @@ def test_findings_name_the_first_thread_at_fault():
     place = Place()
     place.reach("shared", [0, 4, 64], SOME)
     (finding,) = place.findings.all()
-    assert (finding.block, finding.thread, finding.address) == ((1, 0, 0), (2, 0, 0), 64)
+    assert (finding.block, finding.thread, finding.address) == ((4, 0, 0), (2, 0, 0), 64)
     assert finding.detail == "load of 4 bytes at offset 64 of shared memory (64 bytes)"
 
 
@@ -124,3 +124,10 @@ def test_a_kernel_that_writes_constant_memory(engine, instruction):
     assert [(finding.kind, finding.text.split()[0]) for finding in emulation.findings] == [
         ("read-only", instruction.split()[0])
     ]
+
+
+def test_the_address_of_a_fault_is_that_of_the_first_thread_at_fault():
+    place = Place()
+    place.reach("global", [place.buffer.base + 2, place.buffer.base, place.buffer.base + 6], SOME)
+    (finding,) = place.findings.all()
+    assert (finding.block, finding.thread, finding.address) == ((3, 0, 0), (1, 0, 0), place.buffer.base + 2)

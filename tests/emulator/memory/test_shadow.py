@@ -28,8 +28,8 @@ def test_an_output_with_contents_is_readable_but_not_written():
 
 
 def shared(row_bytes=16, threads=96):
-    batch = make_batch((1, 1, 1), (threads, 1, 1), 0, 1)
-    return SharedShadow(row_bytes, 1, 4, BatchClocks(LaunchClocks(1, threads), batch))
+    batch = make_batch((5, 1, 1), (threads, 1, 1), 3, 1)
+    return SharedShadow(row_bytes, 1, 4, BatchClocks(LaunchClocks(5, threads), batch))
 
 
 class Cell:
@@ -98,8 +98,8 @@ def test_an_ordinary_write_replaces_a_pending_copy():
 
 
 def test_an_asynchronous_read_is_remembered_when_it_ends():
-    batch = make_batch((1, 1, 1), (64, 1, 1), 0, 1)
-    shadow = SharedShadow(16, 1, 4, BatchClocks(LaunchClocks(1, 64), batch), bulk=True)
+    batch = make_batch((5, 1, 1), (64, 1, 1), 3, 1)
+    shadow = SharedShadow(16, 1, 4, BatchClocks(LaunchClocks(5, 64), batch), bulk=True)
     places = np.array([0, 4, 8, 12])
     shadow.write(places, 4, np.zeros(4, np.int64), 0, never)
     read = shadow.begin_async_read(np.array([[0]]), 16, np.array([0]), 1, what="wgmma", warp=True)
@@ -118,4 +118,48 @@ def test_a_race_is_told_by_the_threads_that_are_furthest_apart():
     (race,) = shadow.read(np.array([0, 4]), 4, np.array([1, 2]), 1)
     assert "by warps of one block, with no barrier" in race.detail
     assert race.which.tolist() == [1, 0]
-    assert race.other_thread.tolist() == [33, 0]
+    assert race.other_thread.tolist() == [3 * 96 + 33, 3 * 96]
+
+
+def test_bytes_that_nobody_wrote():
+    shadow = shared()
+    shadow.write(np.array([4]), 4, np.array([0]), 0, never)
+    assert shadow.fresh(np.array([4]), 4).tolist() == [[False] * 4]
+    found = shadow.fresh(np.array([0, 4]), 8)
+    assert found.tolist() == [[True] * 4 + [False] * 4, [False] * 4 + [True] * 4]
+    assert shadow.fresh(np.array([6]), 2).tolist() == [[False] * 2]
+    assert [conflict.which.tolist() for conflict in shadow.unwritten(np.array([4, 8, 12]), 4)] == [[1, 2]]
+    shadow.forget(np.array([4]), 4)
+    assert shadow.fresh(np.array([4]), 4).all()
+
+
+def copied(prepare):
+    """Return the kinds of conflicts of a bulk copy by thread 5 over the first two of four cells."""
+    batch = make_batch((5, 1, 1), (64, 1, 1), 3, 1)
+    shadow = SharedShadow(16, 1, 4, BatchClocks(LaunchClocks(5, 64), batch), bulk=True)
+    assert shadow.bulk is not None
+    shadow.bulk.grow(1)
+    prepare(shadow)
+    found = shadow.copy_bulk(shadow.bulk, 0, 8, 5, 7, mbarrier=0, phase=0)
+    assert not len(shadow.unwritten(np.array([0, 4]), 4))
+    assert len(shadow.bulk.unseen(np.array([0, 1]), np.array([0, 0]))) == 2
+    return sorted(kinds(found))
+
+
+def write_by(thread, offset):
+    return lambda shadow: shadow.write(np.array([offset]), 4, np.array([thread]), 1, never)
+
+
+def read_by(thread, offset):
+    read = np.array([[offset]])
+    return lambda shadow: shadow.begin_async_read(read, 4, np.array([thread]), 1, what="bulk copy")
+
+
+def test_conflicts_of_bulk_copies():
+    assert copied(lambda shadow: None) == []
+    assert copied(write_by(40, 0)) == ["missing-proxy-fence", "shared-race"]
+    assert copied(write_by(5, 4)) == ["missing-proxy-fence"]
+    assert copied(write_by(40, 8)) == []
+    assert "async-not-waited" in copied(read_by(5, 4))
+    assert copied(lambda shadow: shadow.bulk.note_copy(np.array([1]), 5, 6, 0, 0)) == ["async-not-waited"]
+    assert copied(lambda shadow: shadow.bulk.mark(np.array([1]), live=True)) == ["mbarrier-misuse"]

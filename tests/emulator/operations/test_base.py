@@ -28,3 +28,12 @@ def test_operation_enters_every_family(monkeypatch):
         return (op, n)
 
     assert ALU.pop("first") is ALU.pop("second") is build
+
+
+def test_a_function_that_does_not_say_how_many_operands_it_has_takes_two():
+    def sum_of(a, b, out):
+        out[...] = a + b
+
+    out = np.zeros(2)
+    from_ufunc(sum_of)(out, np.array([1.0, 2.0]), np.array([5.0]))
+    assert out.tolist() == [6, 7]

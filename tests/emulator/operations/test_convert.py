@@ -177,3 +177,30 @@ def test_between_the_half_formats():
 )
 def test_small_integers_are_packed(opcode, values, wanted):
     assert run(opcode, *values) == wanted
+
+
+@pytest.mark.parametrize("t", ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"])
+def test_doubles_at_the_ends_of_integers(t):
+    bits = int(t[1:]) - (t[0] == "s")
+    low, high = (-(2**bits) if t[0] == "s" else 0), 2**bits - 1
+    for x in (2.0**bits, 2.0**bits * 1.25, 2.0 ** (bits + 1), 1e300, math.inf):
+        assert run(f"cvt.rzi.{t}.f64", x) == high
+        assert run(f"cvt.rzi.{t}.f64", -x) == low
+    if bits < 53:
+        assert run(f"cvt.rzi.{t}.f64", high + 0.5) == high
+        assert run(f"cvt.rni.{t}.f64", high - 0.75) == high - 1
+        assert run(f"cvt.rmi.{t}.f64", low - 0.25) == low
+        assert run(f"cvt.rmi.{t}.f64", low + 1.25) == low + 1
+    assert run(f"cvt.rzi.{t}.f64", math.nan) == (-(2**bits) if t[0] == "s" else 2 ** (bits - 1))
+
+
+@pytest.mark.parametrize(("to", "of"), [("u8", "s64"), ("s8", "u64"), ("s64", "u64"), ("u64", "s64"), ("s16", "u16")])
+def test_integers_at_the_ends_of_others(to, of):
+    def ends(t):
+        bits = int(t[1:]) - (t[0] == "s")
+        return (-(2**bits) if t[0] == "s" else 0), 2**bits - 1
+
+    for x in (*ends(of), *(end + step for end in ends(to) for step in (-1, 0, 1))):
+        if ends(of)[0] <= x <= ends(of)[1]:
+            raw = x % 2 ** int(of[1:])
+            assert run(f"cvt.sat.{to}.{of}", raw) == min(max(x, ends(to)[0]), ends(to)[1])

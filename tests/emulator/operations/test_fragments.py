@@ -53,3 +53,20 @@ def test_quads_hold_four_accumulators(t):
 def test_registers_are_counted():
     with pytest.raises(UnknownForm, match=r"2 registers for a fragment of 8 \.f16"):
         fragments._check_count(["%r0", "%r1"], "f16", fragments.operand_a(16, 16, "f16"))
+
+
+@pytest.mark.parametrize(
+    ("layout", "which", "place"),
+    [  # PTX ISA, matrix fragments for mma.m8n8k4 with .f16
+        (fragments.volta_operand("a", by_row=True), (18, 1), (6, 1)),
+        (fragments.volta_operand("a", by_row=False), (18, 1), (5, 2)),
+        (fragments.volta_operand("b", by_row=True), (18, 1), (2, 5)),
+        (fragments.volta_operand("b", by_row=False), (18, 1), (1, 6)),
+        (fragments.volta_accumulator("f16"), (18, 5), (6, 5)),
+        (fragments.volta_accumulator("f16"), (3, 5), (3, 5)),
+        (fragments.volta_accumulator("f32"), (19, 6), (7, 6)),
+        (fragments.volta_accumulator("f32"), (2, 3), (2, 3)),
+    ],
+)
+def test_places_of_quads(layout, which, place):
+    assert (int(layout.rows[which]), int(layout.columns[which])) == place

@@ -181,3 +181,16 @@ def test_memory_of_several_gpus_is_refused_with_its_line(text):
     assert caught.value.line == source.split("\n").index(text) + 1
     assert text[:-1] in str(caught.value)
     assert "memory of several GPUs, and a launch on the CPU has one GPU" in str(caught.value)
+
+
+@pytest.mark.parametrize("alignment", ["0", "3", "-8", "8, 8", "%r1"])
+def test_allocations_are_aligned_to_a_power_of_two(alignment):
+    with pytest.raises(UnsupportedInstruction, match="alignment"):
+        execute(f"alloca.u64 %rd1, 8, {alignment}; mov.u32 %o0, 0;")
+
+
+def test_allocations_lie_behind_each_other():
+    body = """alloca.u32 %r1, 8; alloca.u32 %r2, 8, 1; alloca.u32 %r3, 9, 64; alloca.u32 %r4, 0; alloca.u32 %r5, 16;
+    sub.u32 %o0, %r2, %r1; and.b32 %o1, %r3, 63; sub.u32 %o2, %r4, %r3; sub.u32 %o3, %r5, %r4;"""
+    _, found = execute(body, outputs=4)
+    assert found[:, 7].tolist() == [8, 0, 16, 0]

@@ -6,7 +6,7 @@ from small_ptx import execute
 
 from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.opcodes import UnknownForm
-from lab.emulator.operations.move import packing, unpacking
+from lab.emulator.operations.move import elementwise, packing, unpacking
 
 
 def test_literals_keep_their_bits():
@@ -51,3 +51,26 @@ def test_only_some_threads_move():
 def test_a_predicate_cannot_hold_a_number():
     with pytest.raises(UnsupportedInstruction, match="PTX line"):
         execute("mov.u32 %p0, 1;")
+
+
+def test_elements_are_moved_one_by_one():
+    alu = elementwise("u16", 2)
+    assert (alu.outs, alu.ins) == (("u16", "u16"), ("u16", "u16"))
+    outs = np.zeros((2, 3), np.uint16)
+    alu.compute(*outs, np.array([1, 2, 3], np.uint16), np.array([9], np.uint16))
+    assert outs.tolist() == [[1, 2, 3], [9, 9, 9]]
+
+
+@pytest.mark.parametrize(("t", "count", "element"), [("b64", 4, "b16"), ("b32", 4, "b8"), ("b32", 2, "b16")])
+def test_types_of_parts(t, count, element):
+    pack, unpack = packing(t, count), unpacking(t, count)
+    assert (pack.outs, pack.ins) == ((t,), (element,) * count)
+    assert (unpack.outs, unpack.ins) == ((element,) * count, (t,))
+    size, whole = f"u{int(element[1:]) // 8}", f"u{int(t[1:]) // 8}"
+    parts = [np.array([i + 1], size) for i in range(count)]
+    out = np.zeros(1, whole)
+    pack.compute(out, *parts)
+    assert out.view(size).tolist() == list(range(1, count + 1))
+    again = [np.zeros(1, size) for _ in range(count)]
+    unpack.compute(*again, out)
+    assert [one[0] for one in again] == list(range(1, count + 1))

@@ -135,3 +135,23 @@ def test_names():
     assert is_narrow("e4m3x2")
     assert is_narrow("ue8m0x2")
     assert not is_narrow("f16x2")
+
+
+@pytest.mark.parametrize(
+    ("opcode", "why"),
+    [
+        ("cvt.rz.satfinite.e4m3x2.f32", r"\.rz"),
+        ("cvt.satfinite.e4m3x2.f32", "a conversion without a rounding"),
+        ("cvt.f16x2.e4m3x2", "a conversion without a rounding"),
+        ("cvt.rn.satfinite.f16x2.e4m3x2", "cvt"),
+        ("cvt.rn.f32.e4m3x2", "cvt"),
+    ],
+)
+def test_narrow_conversions_that_do_not_exist(opcode, why):
+    with pytest.raises(UnknownForm, match=why):
+        run(opcode, *([0] * (2 if opcode.endswith("f32") else 1)), operands=3 if opcode.endswith(".f32") else 2)
+
+
+@pytest.mark.parametrize(("name", "narrow"), [("e4m3x2", True), ("e2m1x2", True), ("ue8m0x2", True), ("f16x2", False)])
+def test_names_of_narrow_pairs(name, narrow):
+    assert is_narrow(name) is narrow

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
-from small_ptx import execute
+from small_ptx import execute, kernel
 
+from lab.emulator.api import launch
+from lab.emulator.errors import UnsupportedInstruction
 from lab.emulator.waiting.barriers import BarrierForm, form_of
 
 SHARED = """.shared .align 4 .b32 s[128]; mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 2; mov.u32 %r2, s;
@@ -128,3 +130,54 @@ def test_a_count_is_extended_to_a_wide_register():
     i = np.arange(48, dtype=np.uint32)
     _, out = execute("setp.lt.u32 %p0, %i0, 40; bar.red.popc.u32 %rd1, 0, %p0; mov.b64 %o0, %rd1;", i, out="u8")
     assert out.tolist() == [40] * 48
+
+
+@pytest.mark.parametrize(("name", "clean"), [(15, True), (16, False)])
+def test_a_block_has_sixteen_barriers(name, clean):
+    emulation, _ = execute(f"mov.u32 %o0, 0; bar.sync {name}, 64;", block=64)
+    assert [finding.detail for finding in emulation.findings] == (
+        [] if clean else ["barrier 16: a block has barriers 0 to 15"]
+    )
+
+
+def test_warps_that_give_different_counts():
+    body = "mov.u32 %r1, 64; setp.lt.u32 %p0, %i0, 32; @%p0 mov.u32 %r1, 96;\nbar.sync 1, %r1;"
+    emulation, _ = execute(body, np.arange(96, dtype=np.uint32), outputs=0)
+    details = [finding.detail for finding in emulation.findings]
+    assert "threads that meet at one barrier say that 96 and 64 threads complete it" in details
+
+
+def test_a_form_that_does_not_exist():
+    with pytest.raises(UnsupportedInstruction, match="this form of barrier"):
+        execute("bar.arrive 1; mov.u32 %o0, 0;")
+
+
+NEXT = """setp.lt.u32 %p0, %r0, 64; setp.lt.u32 %p1, %r0, 32; @%p0 bra FIRST;
+BETWEEN
+setp.ge.u32 %p2, %r0, 96; bar.sync 1, 64; bra END;
+FIRST: bar.sync 1, 64; BEHIND
+END: mov.u32 %o0, 0;"""
+
+
+@pytest.mark.parametrize(
+    ("between", "behind", "clean"), [("", "", False), ("bar.sync 2, 128;", "bar.sync 2, 128;", True)]
+)
+def test_other_warps_use_a_barrier_again_only_when_its_phase_is_over(between, behind, clean):
+    body = "mov.u32 %r0, %tid.x;" + NEXT.replace("BETWEEN", between).replace("BEHIND", behind)
+    emulation, _ = execute(body, block=128)
+    assert emulation.clean == clean
+    if not clean:
+        assert {finding.kind for finding in emulation.findings} == {"barrier-divergence"}
+        assert "before the phase of barrier 1 that was before is complete: warps" in emulation.findings[0].detail
+
+
+def test_blocks_meet_by_themselves():
+    """Odd blocks are late; the last warp of each is part of one."""
+    body = """ld.param.u64 %rd0, [p]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mad.lo.u32 %r2, %r1, 80, %r0;
+    and.b32 %r3, %r1, 1; setp.eq.u32 %p0, %r3, 1; setp.lt.u32 %p1, %r0, %r1; mov.u32 %r5, 0; @!%p0 bra MEET;
+    mov.u32 %r5, 1;\nMEET: bar.red.popc.u32 %r4, 3, 96, %p1; mad.lo.u32 %r4, %r5, 1000, %r4;
+    mad.wide.u32 %rd0, %r2, 4, %rd0; st.global.u32 [%rd0], %r4;"""
+    out = np.zeros((7, 80), np.uint32)
+    emulation = launch(kernel(body.replace("3, 96", "3"), ["p"]), "k", 7, 80, [out])
+    assert emulation.clean, emulation.findings
+    np.testing.assert_array_equal(out, np.repeat([[0], [1001], [2], [1003], [4], [1005], [6]], 80, axis=1))

@@ -3,9 +3,14 @@
 import compiling
 import numpy as np
 import pytest
+from small_ptx import HEADER
 
 from lab.base.errors import UserError
 from lab.emulator.api import launch
+from lab.emulator.errors import UnsupportedInstruction
+from lab.emulator.program import Program
+from lab.emulator.waiting.clusters import cluster_shape
+from lab.isa.ptx.module import read_ptx
 
 START = """
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) k(unsigned *out) {
@@ -119,3 +124,58 @@ def test_a_cluster_may_extend_along_every_axis():
     assert launch(compiling.compile_text(text), "k", (3, 4, 2), 32, [out]).clean
     place = np.arange(24).reshape(2, 2, 2, 3)  # z, clusters along y, y within a cluster, x
     np.testing.assert_array_equal(out.reshape(place.shape), 1000 + place[::-1, :, ::-1, :])
+
+
+BETWEEN = """.visible .entry k(.param .u64 out) .reqnctapercluster 2, 1, 1 {
+    .reg .b32 %r<8>; .reg .b64 %rd<4>; .reg .pred %p<4>; .shared .b32 s[32];
+    mov.u32 %r0, %tid.x; mov.u32 %r1, s; mad.lo.u32 %r1, %r0, 4, %r1; mov.u32 %r2, %cluster_ctarank;
+    xor.b32 %r2, %r2, 1; mapa.shared::cluster.u32 %r3, %r1, %r2; st.shared.u32 [%r1], 5;
+    barrier.cluster.arrive; barrier.cluster.wait;
+    BODY
+    ld.shared::cluster.u32 %r4, [%r3]; barrier.cluster.arrive; barrier.cluster.wait; ret; }"""
+
+
+@pytest.mark.parametrize(
+    ("body", "races"),
+    [
+        ("st.shared.u32 [%r1], %r0; barrier.cluster.arrive; barrier.cluster.wait;", False),
+        ("barrier.cluster.arrive; st.shared.u32 [%r1], %r0; barrier.cluster.wait;", True),
+        ("st.shared.u32 [%r1], %r0; barrier.cluster.arrive; mov.u32 %r5, 1; barrier.cluster.wait;", False),
+        ("st.shared.u32 [%r1], %r0; barrier.cluster.arrive.relaxed; barrier.cluster.wait;", True),
+        (
+            "st.shared.u32 [%r1], %r0; fence.acq_rel.cluster; barrier.cluster.arrive.relaxed; barrier.cluster.wait;",
+            False,
+        ),
+    ],
+)
+def test_what_lies_behind_an_arrival_is_not_ordered(body, races):
+    emulation = launch(HEADER + BETWEEN.replace("BODY", body), "k", 4, 32, [np.zeros(1, np.uint32)])
+    assert {finding.kind for finding in emulation.findings} == ({"shared-race"} if races else set())
+
+
+@pytest.mark.parametrize(
+    ("directives", "grid", "asked", "shape"),
+    [
+        ("", (3, 5, 7), None, (1, 1, 1)),
+        ("", (4, 6, 9), (2, 3, 3), (2, 3, 3)),
+        (".reqnctapercluster 2", (4, 3, 1), None, (2, 1, 1)),
+        (".reqnctapercluster 2, 3", (4, 3, 1), (2, 3, 1), (2, 3, 1)),
+    ],
+)
+def test_shapes_of_clusters(directives, grid, asked, shape):
+    program = Program(read_ptx(f"{HEADER}.visible .entry k() {directives} {{ ret; }}"), "k")
+    assert cluster_shape(program, grid, asked) == shape
+    for axis in range(3):
+        if shape[axis] > 1:
+            wrong = [size + (i == axis) for i, size in enumerate(grid)]
+            with pytest.raises(UserError, match="whole clusters"):
+                cluster_shape(program, tuple(wrong), asked)
+
+
+def test_threads_that_wait_forever_are_told():
+    body = "setp.eq.u32 %p0, %r0, 0; @%p0 bra END; barrier.cluster.arrive; END: barrier.cluster.wait;"
+    emulation = launch(HEADER + BETWEEN.replace("BODY", body), "k", 2, 32, [np.zeros(1, np.uint32)])
+    details = {finding.detail for finding in emulation.findings if finding.kind == "barrier-divergence"}
+    assert "these threads wait without having arrived" in details
+    with pytest.raises(UnsupportedInstruction, match="this form of barrier"):
+        launch(HEADER + BETWEEN.replace("BODY", "barrier.cluster.arrive.wide;"), "k", 2, 32, [np.zeros(1, np.uint32)])

@@ -30,14 +30,14 @@ class Bench:
     def __init__(self, *, check=True):
         body = "\n".join(f"mbarrier.{wait}.parity.shared.b64 %p0, [%r1], %r2;" for wait in ("try_wait", "test_wait"))
         program = Program(read_ptx(kernel(body)), "k")
-        self.batch = make_batch((2, 1, 1), (64, 1, 1), 0, 2)
+        self.batch = make_batch((5, 1, 1), (64, 1, 1), 3, 2)
         self.findings = Findings(program)
         findings = BatchFindings(self.findings, self.batch)
         self.registers = RegisterFile(program, self.batch.threads)
         storage = Storage(program, self.batch, self.registers, {}, {}, StepClock())
         shared = Region("shared memory", "shared", SHARED_WINDOW, 64, row_count=2)
         shared.give_rows(self.batch.block_of)
-        clocks = BatchClocks(LaunchClocks(2, 64), self.batch) if check else None
+        clocks = BatchClocks(LaunchClocks(5, 64), self.batch) if check else None
         shadow = SharedShadow(shared.stride, 2, 4, clocks, bulk=True) if clocks else None
         self.watch = AccessWatch(self.batch, shared, shadow, clocks, findings, notes={})
         self.pool = Pool(self.batch, [0] * len(program.blocks), lambda _stack, _lanes: None)
@@ -193,3 +193,81 @@ def test_only_shared_memory_holds_mbarriers():
     take_space(Opcode("mbarrier.shared::cta.b64"))
     with pytest.raises(UnknownForm):
         take_space(Opcode("mbarrier.b64"))
+
+
+def test_mbarriers_at_several_offsets_are_told_apart():
+    bench = Bench()
+    for i, offset in enumerate((56, 0, 24)):
+        bench.init(i + 1, 0, offset=offset)
+    assert bench.arrive(5, offset=0) == [0]
+    assert bench.arrive(5, offset=24) == [0]
+    assert bench.arrive(5, offset=56) == [1]
+    assert bench.arrive(6, offset=0) == [1]
+    assert bench.arrive(6, 7, offset=24) == [1, 1]
+    bench.init(2, 64, offset=24)  # of the other block
+    assert bench.arrive(100, offset=24) == [0]
+    assert bench.arrive(5, offset=24) == [1]
+    assert bench.kinds() == []
+
+
+@pytest.mark.parametrize(
+    ("offset", "kind", "lane"), [(12, "misaligned", 1), (64, "out-of-bounds", 0), (57, "misaligned", 1)]
+)
+def test_faults_of_addresses_name_the_first_one(offset, kind, lane):
+    bench = Bench()
+    bench.init(1, 0)
+    lanes = bench.lanes(*((3, 64) if lane else (64, 3)))
+    offsets = np.array([8, offset])[:: 1 if lane else -1]
+    bench.mbarriers.name(0, offsets, lanes)
+    finding = next(one for one in bench.findings.all() if one.kind == kind)
+    assert (finding.address, finding.block, finding.count) == (offset, (4, 0, 0), 1)
+
+
+@pytest.mark.parametrize("count", [1, MOST_ARRIVALS])
+def test_counts_at_the_ends(count):
+    bench = Bench()
+    bench.init(count, 0)
+    assert bench.kinds() == []
+    assert bench.arrive(0, times=count) == [1]
+
+
+def test_an_mbarrier_that_others_may_still_use_must_not_be_invalidated():
+    def ended(*, ordered):
+        bench = Bench()
+        bench.init(2, 0)
+        bench.arrive(40)
+        if ordered:
+            bench.watch.order_blocks(np.array([0]))
+        bench.mbarriers.inval(1, np.array([8]), bench.lanes(0))
+        assert bench.arrive(0) == []  # it is no mbarrier any more
+        return [finding.detail for finding in bench.findings.all()][: -1 if ordered else None]
+
+    assert ended(ordered=True) == []
+    assert "nothing orders that before its end" in ended(ordered=False)[0]
+
+
+def test_after_its_end_an_mbarrier_may_be_initialised_again():
+    bench = Bench()
+    bench.init(1, 0)
+    assert bench.arrive(0) == [1]
+    bench.watch.order_all()
+    bench.mbarriers.inval(1, np.array([8]), bench.lanes(0))
+    bench.watch.order_all()
+    bench.init(1, 0)
+    bench.wait(0, 3)
+    assert bench.gone_on() == []  # it begins with its first phase
+    assert bench.arrive(0) == [1]
+    assert bench.kinds() == []
+
+
+def test_threads_wait_for_the_phase_with_their_parity():
+    bench = Bench()
+    bench.init(1, 0)
+    bench.arrive(0)
+    bench.wait(1, 2, 3)
+    assert bench.gone_on() == []  # the second phase is not complete
+    bench.wait(0, 4)
+    assert bench.gone_on() == [4]
+    bench.arrive(0)
+    bench.mbarriers.release()
+    assert bench.gone_on() == [2, 3]
