@@ -53,14 +53,21 @@ def plain(text: str | bytes, place: str, most_values: int | None = None) -> Any:
     if (values := _values(text)) > most:
         raise StoreError(f"{place} cannot be read: expected at most {most} values, found {values}")
     try:
-        return json.loads(text)
+        value = json.loads(text)
+        if b"\\u" in _encoded(text):
+            json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair cannot be written again
     except (ValueError, RecursionError) as error:
         raise _unreadable(place, error) from error
+    return value
+
+
+def _encoded(text: str | bytes) -> bytes:
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
 
 
 def _values(text: str | bytes) -> int:
     """Return the most values that a JSON text can hold."""
-    content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    content = _encoded(text)
     return 1 + content.count(b",") + content.count(b"[") + content.count(b"{")
 
 

@@ -36,6 +36,13 @@ def test_more_values_than_memory_has_room_for_are_refused(monkeypatch: pytest.Mo
         decode(PAIRS, "[[], [], []]", "here")
 
 
+@pytest.mark.parametrize("text", ['["\\ud800"]', b'["\\ud800"]'])
+def test_half_a_surrogate_pair_is_refused(text: str | bytes) -> None:
+    assert plain('["\\ud83d\\ude00"]', "here") == ["😀"]
+    with pytest.raises(StoreError, match=r"here cannot be read: .*surrogates not allowed"):
+        plain(text, "here")
+
+
 def test_plain_values_are_checked_alike() -> None:
     assert validate(PAIRS, [[1, 2]], "here") == [(1, 2.0)]
     with pytest.raises(StoreError, match=r"here cannot be read: Input should be a valid list"):
