@@ -170,3 +170,24 @@ def test_a_fault_counts_more_than_that_others_were_stopped(given, result):
     assert execution._run(run, cast("Any", workers), geometry, None) == result
     assert sorted(spans) == [(i, i + 1) for i in range(len(given))]
     assert all(worker.stop[0] for worker in workers)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "workers", "wanted"),
+    [
+        (None, 1, [(i, i + 1) for i in range(6)]),
+        (np.array([1, 5]), 1, [(1, 2), (5, 6)]),
+        (np.array([4]), 3, [(4, 5)]),
+    ],
+)
+def test_the_blocks_that_workers_take(chosen, workers, wanted):
+    spans = []
+
+    def run(_context, first, last):
+        spans.append((first, last))
+        return 0
+
+    made = [SimpleNamespace(stop=np.zeros(1, np.int64), context=np.zeros(1, np.int64)) for _ in range(workers)]
+    geometry = Geometry((3, 2, 1), (32, 1, 1), 0, 0, chosen=chosen)
+    assert execution._run(run, cast("Any", made), geometry, None) == 0
+    assert sorted(spans) == wanted

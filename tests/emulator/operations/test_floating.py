@@ -1,6 +1,7 @@
 """Floating-point operations."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -223,3 +224,13 @@ def test_a_pair_may_be_its_own_destination():
     _, out = execute("fma.rn.ftz.f32x2 %i0, %i0, %i0, %i0; mov.b64 %o0, %i0;", x, out="u8")
     y = np.arange(64, dtype=np.float32)
     np.testing.assert_array_equal(out.view(np.float32), y * y + y)
+
+
+@pytest.mark.parametrize(("mode", "below"), [("rz", True), ("rm", True), ("rp", False)])
+def test_directed_reciprocals_and_roots_of_many_lanes(mode, below):
+    values = np.arange(3, 40, dtype=np.float64)
+    for family, power in (("rcp", -1), ("sqrt", 2)):
+        _, found = execute(f"{family}.{mode}.f64 %o0, %i0;", values, out="f8")
+        for x, result in zip(values.tolist(), found.tolist(), strict=True):
+            exact, back = Fraction(x), (1 / Fraction(result) if power < 0 else Fraction(result) ** 2)
+            assert back == exact or (back < exact) is (below == (power > 0))

@@ -181,3 +181,13 @@ def test_blocks_meet_by_themselves():
     emulation = launch(kernel(body.replace("3, 96", "3"), ["p"]), "k", 7, 80, [out])
     assert emulation.clean, emulation.findings
     np.testing.assert_array_equal(out, np.repeat([[0], [1001], [2], [1003], [4], [1005], [6]], 80, axis=1))
+
+
+@pytest.mark.parametrize(("before", "behind", "kinds"), [("STORE", "", []), ("", "STORE", ["shared-race"])])
+def test_what_a_thread_stores_behind_its_arrival_is_not_ordered(before, behind, kinds):
+    store = "mov.u32 %r6, 9; st.shared.u32 [%r5], %r6;"
+    body = f"""setp.lt.u32 %p0, %r0, 64; xor.b32 %r1, %r0, 64; shl.b32 %r1, %r1, 2; add.u32 %r4, %r2, %r1;
+    shl.b32 %r5, %r0, 2; add.u32 %r5, %r2, %r5; mov.u32 %o0, 0; @%p0 bra LATE;
+    {before} bar.arrive 3, 128; {behind} bra END; LATE: bar.sync 3, 128; ld.shared.u32 %o0, [%r4]; END:"""
+    emulation, _ = execute(SHARED + body.replace("STORE", store), block=128)
+    assert sorted({finding.kind for finding in emulation.findings}) == kinds
