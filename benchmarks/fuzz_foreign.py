@@ -76,7 +76,7 @@ STATEMENTS: Final = (
     "CREATE VIEW {new} AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n",
     "ALTER TABLE {table} RENAME TO kept; CREATE VIEW {table} AS SELECT kept.* FROM kept, kept AS a, kept AS b",
     "CREATE TRIGGER {new} AFTER INSERT ON {table} BEGIN DELETE FROM {table}; END",
-    "CREATE INDEX {new} ON {table} (hex(zeroblob(1000000)))",
+    "CREATE INDEX {new} ON {table} (hex(zeroblob(1000)))",
     "CREATE TABLE {new} (a, b AS (hex(zeroblob(1000000))))",
     "ALTER TABLE {table} ADD COLUMN {new} AS (hex(zeroblob(1000000)))",
     "CREATE VIRTUAL TABLE {new} USING fts5(a)",
@@ -90,7 +90,7 @@ STATEMENTS: Final = (
     "PRAGMA writable_schema=ON; UPDATE sqlite_master SET sql='CREATE VIEW {table} AS SELECT 1' WHERE name='{table}'",
     "PRAGMA writable_schema=ON; UPDATE sqlite_master SET rootpage={number} WHERE name='{table}'",
     "INSERT INTO {table} SELECT * FROM {table} WHERE 0",
-    "UPDATE {table} SET json=CAST(zeroblob({number} % 5000000) AS TEXT)",
+    "UPDATE {table} SET json=CAST(zeroblob({number} % 50000) AS TEXT)",
     "UPDATE {table} SET json=NULL",
     "UPDATE {table} SET json={number}",
 )

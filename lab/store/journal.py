@@ -257,7 +257,7 @@ class Journal:
         for kind, name, definition in entries:
             if (kind, name, definition) not in expected:
                 raise StoreError(
-                    f"{self.path} holds a {kind} {name[:100]!r} that `{self.form.command}` did not make; "
+                    f"{self.path} holds the {kind} {name[:100]!r}, which `{self.form.command}` did not make; "
                     f"expected the tables {tables} as it makes them"
                 )
 
