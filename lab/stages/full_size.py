@@ -308,7 +308,8 @@ def _executed(
     """
     program, threads = program_of(ptx, step.entry), padded_threads(step.block)
     indexed = not program.has_async_proxy and all(kind != TENSOR_MAP for _, kind in step.arguments)
-    little = min(task.work, work_to_make(len(program.code)))
+    making = work_to_make(len(program.code))
+    little = min(task.work, making)
     expected = task.block_warps * WARP_SIZE / threads * (len(blocks) * threads + PER_STEP)
     if indexed and (briefly or expected <= little):
         result = _launched(ptx, step, IndexedMemory(inputs, sized.launches), blocks, little, engine="interpreted")
@@ -319,10 +320,11 @@ def _executed(
         size = math.prod(cluster_shape(program, step.grid, step.cluster))
         memory = DeviceMemory(whole, sized.launches, traced=True)
         least = _ALIKE + sum(count > 1 for count in step.grid)
-        some = _affordable(task, blocks, size, least)
+        work = task.work - making
+        some = _affordable(work, task.block_warps, blocks, size, least)
         result = _launched(ptx, step, memory, some, task.work, engine="compiled")
         if not _alike(result):
-            some = _affordable(task, blocks, size, _FEW)
+            some = _affordable(work, task.block_warps, blocks, size, _FEW)
             result = _launched(ptx, step, memory, some, task.work, engine="compiled")
         return result, some
     if not indexed:
@@ -331,9 +333,9 @@ def _executed(
     return _launched(ptx, step, indexed_memory, blocks, task.work, engine="interpreted"), blocks
 
 
-def _affordable(task: FullSizeTask, blocks: tuple[int, ...], size: int, least: int) -> tuple[int, ...]:
-    """Return the first blocks, in clusters of a size: as many as end in the time allowed, but some at least."""
-    most = max(least, int(task.work / max(1.0, task.block_warps * _MACHINE_WORK)))
+def _affordable(work: int, block_warps: float, blocks: tuple[int, ...], size: int, least: int) -> tuple[int, ...]:
+    """Return the first blocks, in clusters of a size: as many as some work suffices for, but a number at least."""
+    most = max(least, int(work / max(1.0, block_warps * _MACHINE_WORK)))
     return blocks[: -(-most // size) * size]
 
 
