@@ -234,6 +234,11 @@ class Operator(ABC, Generic[P]):
         """Whether `reference` can say what the outputs must hold; if not, `as_expected` can after one launch."""
         return True
 
+    @property
+    def refuses_sizes(self) -> bool:
+        """Whether a reference refuses sizes that do not fit, as an inner one above its leading dimension."""
+        return True
+
     def for_parameters(
         self,
         problem: P,

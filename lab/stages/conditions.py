@@ -128,7 +128,7 @@ def _other_problem(judged: Judged, seed: int, other: SizedLaunches) -> Suspicion
         given = replace(judged, launches=other.launches, problem=problem, reference=reference)
         worst, finding = _again(given, how, memory)
         if finding is not None:
-            return Suspicion(Condition.INPUTS, f"with {differs}", finding)
+            return Suspicion(Condition.INPUTS, f"with {differs}", finding) if judged.computed.refuses_sizes else None
         return Suspicion(Condition.INPUTS, f"with {differs}: {worst}") if worst else None
     return None
 

@@ -84,6 +84,7 @@ class Copy:
     """A copy of positive numbers; other inputs have some that are negative."""
 
     has_reference = True
+    refuses_sizes = True
 
     def inputs(self, problem, seed):
         x = np.random.default_rng(seed).uniform(1, 2, 256).astype(np.float32)
@@ -160,12 +161,14 @@ def test_other_inputs_show_what_the_first_ones_hide(ptx):
     assert other_inputs(judged(ptx, "plain"), 0, ()) is None
 
 
-def test_another_problem_is_executed_too(ptx):
+def test_another_problem_is_executed_too(ptx, monkeypatch):
     fewer = judged(ptx, "plain")
     step = replace(fewer.launches.steps[0], grid=(2, 1, 1))
     found = other_inputs(fewer, 0, [SizedLaunches({"ld": 2}, Launches((step,)))])
     assert (found.condition, found.finding.kind) == (Condition.INPUTS, "never-written")
     assert "ld = 2" in found.detail
+    monkeypatch.setattr(Copy, "refuses_sizes", False)
+    assert other_inputs(fewer, 0, [SizedLaunches({"ld": 2}, Launches((step,)))]) is None
 
 
 def test_of_several_approximations_the_one_at_fault_is_named(ptx):

@@ -151,13 +151,15 @@ def _seen_by_function(declaration: Declaration) -> set[str]:
     """Return the names that a reference function asks for, and those in the shapes of arrays."""
     path, _, function = declaration.function.rpartition(":")
     asked = signature_in(Path(declaration.folder) / path, function)
+    if asked is None:
+        return set()
     extents = {
         name
         for one in declaration.arguments
         for extent in one.shape or ()
         for name in syntax.names(parser.parse(extent))
     }
-    return extents | set(asked.names if asked is not None else ())
+    return (extents | set(asked.names)) - asked.slice_ends
 
 
 def _ends_of_slices(declaration: Declaration) -> Iterator[str]:

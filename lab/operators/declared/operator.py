@@ -112,6 +112,11 @@ class Declared(Operator[DeclaredProblem]):
         """Whether the file says what the outputs must hold."""
         return bool(self.declaration.references or self.declaration.function)
 
+    @property
+    def refuses_sizes(self) -> bool:
+        """Whether the references are expressions; what sizes a function takes for valid is not known."""
+        return not self.declaration.function
+
     def problem(self, values: Mapping[str, object]) -> DeclaredProblem:
         """Check the fields of a problem; what depends on parameters is checked with them.
 

@@ -15,11 +15,13 @@ class FunctionSignature:
         line: Line of its `def`, from 1.
         names: All its parameters, in order.
         required: Those without a default value.
+        slice_ends: Names of the file in the ends of slices.
     """
 
     line: int
     names: tuple[str, ...]
     required: tuple[str, ...]
+    slice_ends: frozenset[str] = frozenset()
 
 
 def signature_in(file: Path, function: str) -> FunctionSignature | None:
@@ -47,4 +49,6 @@ def signature_in(file: Path, function: str) -> FunctionSignature | None:
         one.arg for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default is None
     ]
     names = tuple(one.arg for one in (*by_place, *arguments.kwonlyargs))
-    return FunctionSignature(found[-1].lineno, names, tuple(required))
+    uppers = [one.upper for one in ast.walk(tree) if isinstance(one, ast.Slice) and one.upper is not None]
+    ends = frozenset(name.id for one in uppers for name in ast.walk(one) if isinstance(name, ast.Name))
+    return FunctionSignature(found[-1].lineno, names, tuple(required), ends)

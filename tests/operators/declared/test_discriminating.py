@@ -179,3 +179,5 @@ def test_a_function_must_see_what_is_changed(tmp_path):
     assert found is not None
     small, real = {"n": 32, "step": 1, "chunk": 32}, {"n": 96, "step": 1, "chunk": 96}
     assert other_problems(found, small, real) == ({"n": 64}, {"step": 2})
+    (tmp_path / "ref.py").write_text("def f(x, step):\n    return x[: n * step : step]\n")
+    assert other_problems(found, small, real) == ()
