@@ -48,7 +48,7 @@ _CODE_INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Ending:
-    """How an interrupted command ended.
+    """The end of an interrupted command.
 
     Attributes:
         code: Exit code, negative for a signal; None where it hung and was killed.
@@ -69,7 +69,7 @@ class Ending:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What should not have been."""
+        """The faults of this end, in words."""
         lines = len(_TOLD.findall(self.text))
         return (
             *([f"exit code {self.code}"] if self.code != _CODE_INTERRUPTED else []),

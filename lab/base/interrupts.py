@@ -29,14 +29,14 @@ EXIT_CODE = 130
 STOPPING = "interrupted: stopping; Ctrl-C again leaves at once"
 
 _SHOW_CURSOR = "\x1b[?25h"
-"""What a progress display has hidden."""
+"""Shows the cursor again, which a progress display hides."""
 
 _STARTING = allocate_lock()
 _folders: set[str] = set()
 
 
 class _State:
-    """What the next Ctrl-C does.
+    """The effect of the next Ctrl-C.
 
     Attributes:
         thread: The thread that is in `stoppable`; None outside of it.

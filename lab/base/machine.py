@@ -1,4 +1,4 @@
-"""What errors of Python's own say about the machine: no mistake of the user's, and none of lab's."""
+"""Errors of Python's own that are the machine's fault, neither the user's nor lab's."""
 
 from __future__ import annotations
 

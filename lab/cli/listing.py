@@ -1,4 +1,4 @@
-"""What `lab inspect` prints: listings with the hot loop marked, and the instruction mix of their kernels.
+"""The output of `lab inspect`: listings with the hot loop marked, and the instruction mix of their kernels.
 
 All of it is written as plain lines: rich takes a minute to lay out 50,000 kernels or 10^5 loops.
 """

@@ -236,7 +236,7 @@ class Operator(ABC, Generic[P]):
 
     @property
     def refuses_sizes(self) -> bool:
-        """Whether a reference refuses sizes that do not fit, as an inner one above its leading dimension."""
+        """Return whether references refuse sizes that do not fit, as an inner one above its leading dimension."""
         return True
 
     def for_parameters(

@@ -68,13 +68,13 @@ RunState = dict[str, Any]
 _ANYTHING: Final[TypeAdapter[Any]] = TypeAdapter(Any)
 _STATE: Final[TypeAdapter[RunState]] = TypeAdapter(Annotated[RunState, AfterValidator(_checked_state)])
 _DAMAGE: Final = (sqlite3.Error, UnicodeDecodeError)
-"""What a damaged file raises; SQLite quotes it in messages, which need not be UTF-8 then."""
+"""Errors of a damaged file; SQLite quotes it in messages, which need not be UTF-8 then."""
 
 _COMPANIONS: Final = ("", "-wal", "-shm", "-journal")
-"""What follows the name of a database in the names of its files."""
+"""Suffixes of the names of a database's files."""
 
 _SUPER_JOURNAL: Final = bytes.fromhex("d9d505f920a163d7")
-"""How a rollback journal ends that names another file, which SQLite removes when it rolls back."""
+"""End of a rollback journal that names another file, which SQLite removes when it rolls back."""
 
 _MOST_ROW_BYTES: Final = 1 << 26
 """Largest record."""
@@ -305,11 +305,11 @@ class Journal:
         self._commit(self._noting(key, json.dumps(value)))
 
     def noted(self, key: str) -> Any:  # noqa: ANN401 - whatever JSON holds
-        """What `note` stored; None where there is nothing."""
+        """Return the value that `note` stored; None where there is none."""
         return self.fact(_ANYTHING, key)
 
     def fact(self, shape: TypeAdapter[T], key: str) -> T | None:
-        """What is stored under a key; None where there is nothing.
+        """Return the value under a key; None where there is none.
 
         Raises:
             StoreError: It does not have this shape.
@@ -318,7 +318,7 @@ class Journal:
         return None if text is None else decode(shape, text, f"{self.path}: {key}")
 
     def state(self) -> RunState | None:
-        """How far the run came that made the content, and under which conditions; None before it began.
+        """Return the conditions of the run that made the content, and its progress; None before it began.
 
         Raises:
             StoreError: It cannot be read.

@@ -1,4 +1,4 @@
-"""What Ctrl-C does to a process; each test presses it in one of its own."""
+"""Ctrl-C in a process; each test presses it in one of its own."""
 
 from __future__ import annotations
 

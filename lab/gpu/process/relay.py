@@ -1,4 +1,4 @@
-"""What a GPU worker prints: `printf` of a kernel is written by the driver, to the process's standard output."""
+"""The output of a GPU worker: `printf` of a kernel is written by the driver, to the process's standard output."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def keeps_modulo(declaration: Declaration) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """What the names of a reference hold.
+    """The names of a reference that stand for integers.
 
     Attributes:
         arrays: Names of arrays of integers.

@@ -114,7 +114,7 @@ class Declared(Operator[DeclaredProblem]):
 
     @property
     def refuses_sizes(self) -> bool:
-        """Whether the references are expressions; what sizes a function takes for valid is not known."""
+        """Return whether the references are expressions: a function may take any sizes for valid."""
         return not self.declaration.function
 
     def problem(self, values: Mapping[str, object]) -> DeclaredProblem:

@@ -1,4 +1,4 @@
-"""What happens before what: two blocks of two warps, the launch's third and fourth; thread 64 begins the second one."""
+"""The order of events: two blocks of two warps, the launch's third and fourth; thread 64 begins the second one."""
 
 import numpy as np
 import pytest

@@ -239,7 +239,7 @@ def test_an_mbarrier_that_others_may_still_use_must_not_be_invalidated():
         if ordered:
             bench.watch.order_blocks(np.array([0]))
         bench.mbarriers.inval(1, np.array([8]), bench.lanes(0))
-        assert bench.arrive(0) == []  # it is no mbarrier any more
+        assert bench.arrive(0) == []  # its mbarrier was invalidated
         return [finding.detail for finding in bench.findings.all()][: -1 if ordered else None]
 
     assert ended(ordered=True) == []

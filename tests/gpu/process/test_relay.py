@@ -1,4 +1,4 @@
-"""What a GPU worker prints reaches standard error, whoever wrote it."""
+"""All output of a GPU worker reaches standard error."""
 
 from __future__ import annotations
 
