@@ -299,6 +299,15 @@ def numbers(seed: int) -> NDArray[np.uint32]:
     return found
 
 
+def agreed(kernel: RandomKernel, seed: int, **options: Any) -> tuple[Emulation, Emulation]:
+    """Execute a kernel by both engines, check that they store the same bits, and return the two emulations."""
+    interpreted, wanted = run(kernel, seed, "interpreted", **options)
+    compiled, found = run(kernel, seed, "compiled", **options)
+    assert compiled.engine == "compiled", compiled.not_compiled
+    np.testing.assert_array_equal(found, wanted)
+    return interpreted, compiled
+
+
 def run(kernel: RandomKernel, seed: int, engine: Engine, **options: Any) -> tuple[Emulation, NDArray[np.uint8]]:
     """Execute a kernel; return the emulation and what it stored, (threads, bytes)."""
     out = np.zeros((kernel.threads, kernel.stored), np.uint8)
