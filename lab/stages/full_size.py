@@ -73,6 +73,7 @@ class FullSizeTask:
         resident: Blocks of each launch that the GPU holds at once; empty where that is not known.
         gpu: The GPU's name.
         block_warps: Warp instructions that a block is expected to execute, in the mean; 0 where that is not known.
+        briefly: Leave what takes long to the interpreter, too, as far as it comes: arrays take seconds to fill.
     """
 
     operator: str
@@ -84,6 +85,7 @@ class FullSizeTask:
     resident: tuple[int, ...] = ()
     gpu: str = ""
     block_warps: float = 0.0
+    briefly: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +224,8 @@ def _suspicions(task: FullSizeTask, sampled: _Sampled) -> list[Suspicion]:
 # --- execution ----------------------------------------------------------------------------------------------------
 
 
-def _sampled(
-    task: FullSizeTask, sized: SizedLaunches, ptx: str, *, briefly: bool = False
-) -> _Sampled | FullSizeOutcome:
-    """Execute sampled blocks of each launch, or say why there is nothing to execute; `briefly` as for `_executed`.
+def _sampled(task: FullSizeTask, sized: SizedLaunches, ptx: str) -> _Sampled | FullSizeOutcome:
+    """Execute sampled blocks of each launch, or say why there is nothing to execute.
 
     A launch that reads what all blocks of an earlier one wrote is not executed, nor what follows it.
     """
@@ -234,7 +234,7 @@ def _sampled(
         inputs = computed.indexed_inputs(computed.restored(sized.problem), task.seed)
         if inputs is None:
             return _nothing_shown("its inputs are too large to describe")
-        return _blocks_of_each(task, sized, ptx, inputs, briefly=briefly)
+        return _blocks_of_each(task, sized, ptx, inputs)
     except UnsupportedInstruction as error:
         return _nothing_shown(_one_line(error))
     except UserError as error:
@@ -249,9 +249,7 @@ def _one_line(error: LabError) -> str:
     return " ".join(str(error).split())
 
 
-def _blocks_of_each(
-    task: FullSizeTask, sized: SizedLaunches, ptx: str, inputs: IndexedInputs, *, briefly: bool
-) -> _Sampled:
+def _blocks_of_each(task: FullSizeTask, sized: SizedLaunches, ptx: str, inputs: IndexedInputs) -> _Sampled:
     done: list[_Done] = []
     written: set[str] = set()
     for step in sized.launches.steps:
@@ -262,14 +260,14 @@ def _blocks_of_each(
         written |= taken & {*inputs.outputs, *inputs.scratch, *(one.name for one in sized.launches.workspace)}
         cluster = cluster_shape(program_of(ptx, step.entry), step.grid, step.cluster)
         blocks = sampled_blocks(step.grid, cluster, task.seed)
-        made = _executed(task, sized, ptx, step, inputs=inputs, blocks=blocks, briefly=briefly)
+        made = _executed(task, sized, ptx, step, inputs=inputs, blocks=blocks)
         if made is None:
             return _Sampled(inputs, done, f"{step.entry} was not executed: its arrays take more than a gibibyte")
         result, blocks = made
         if any(finding.kind == _WAITING for finding in result.findings):
             # blocks that wait for earlier ones, as a look-back does, find these at the beginning of the grid
             blocks = tuple(range(min(len(blocks) // math.prod(cluster) * math.prod(cluster), math.prod(step.grid))))
-            result, blocks = _executed(task, sized, ptx, step, inputs=inputs, blocks=blocks, briefly=briefly) or made
+            result, blocks = _executed(task, sized, ptx, step, inputs=inputs, blocks=blocks) or made
         done.append(_Done(step, cluster, result, blocks[: result.finished]))
         if any(finding.kind == _WAITING for finding in result.findings):
             return _Sampled(inputs, done, f"sampled blocks of {step.entry} wait for blocks that are not sampled")
@@ -283,25 +281,9 @@ def _blocks_of_each(
 
 
 def _executed(
-    task: FullSizeTask,
-    sized: SizedLaunches,
-    ptx: str,
-    step: Launch,
-    *,
-    inputs: IndexedInputs,
-    blocks: tuple[int, ...],
-    briefly: bool,
+    task: FullSizeTask, sized: SizedLaunches, ptx: str, step: Launch, *, inputs: IndexedInputs, blocks: tuple[int, ...]
 ) -> tuple[Emulation, tuple[int, ...]] | None:
     """Execute blocks on indexed inputs by the interpreter or, where that takes long, on arrays as machine code.
-
-    Args:
-        task: The execution that is asked for.
-        sized: The problem and its launches.
-        ptx: The variant's PTX.
-        step: One of the launches.
-        inputs: Of the problem.
-        blocks: Numbers of the blocks.
-        briefly: Leave what takes long to the interpreter, too, as far as it comes: arrays take seconds to fill.
 
     Returns:
         The result, and the blocks that were to be executed: fewer where each takes long.
@@ -311,9 +293,9 @@ def _executed(
     making = work_to_make(len(program.code))
     little = min(task.work, making)
     expected = task.block_warps * WARP_SIZE / threads * (len(blocks) * threads + PER_STEP)
-    if indexed and (briefly or expected <= little):
+    if indexed and (task.briefly or expected <= little):
         result = _launched(ptx, step, IndexedMemory(inputs, sized.launches), blocks, little, engine="interpreted")
-        if briefly or result.findings or result.finished == len(blocks):
+        if task.briefly or result.findings or result.finished == len(blocks):
             return result, blocks
     whole = _materialised(task.operator, _Content(sized.problem), task.seed)
     if whole is not None:
@@ -412,10 +394,11 @@ def _wrapped(task: FullSizeTask, ptx: str, sampled: _Sampled) -> str:
 
 def _smallest_failing(task: FullSizeTask, ptx: str) -> str:
     """Say between which of the sizes a fault begins, by bisection; empty where there are none between."""
+    brief = replace(task, briefly=True)
     low, high = -1, len(task.between)  # the last size known to be right, the first known to fail
     while high - low > 1:
         middle = (low + high) // 2
-        sampled = _sampled(task, task.between[middle], ptx, briefly=True)
+        sampled = _sampled(brief, task.between[middle], ptx)
         fails = bool(sampled.suspicions if isinstance(sampled, FullSizeOutcome) else _suspicions(task, sampled))
         low, high = (low, middle) if fails else (middle, high)
     if high == len(task.between):
