@@ -1,33 +1,24 @@
-"""Reads expressions: text to the parts of `lab.base.syntax`.
+"""Parse expressions: text to the parts of `lab.base.syntax`.
 
-The grammar, from what binds least to what binds most::
+The grammar is Python's, less what a bench does not need, with two additions that templates have as well: `a ~ b` joins
+texts and binds between `+` and `*`, and `value | name(…)` calls a function with the value as its first argument and
+binds between `*` and signs. `a @ b` is `matmul(a, b)`. Any word but Python's `and`, `or`, `not`, `if` and `else` may be
+a name: kernels have parameters called `in` and `lambda`.
 
-    expression   either "if" either "else" expression | either
-    either       both ("or" both)*
-    both         inverse ("and" inverse)*
-    inverse      "not" inverse | comparison
-    comparison   binary (("==" | "!=" | "<" | "<=" | ">" | ">=" | "in" | "not" "in") binary)*
-    binary       operands with ^, then &, then << >>, then + -, then ~, then * / // % @ between them
-    piped        signed ("|" name ["(" arguments ")"])*
-    signed       ("-" | "+") signed | power
-    power        postfix ["**" signed]
-    postfix      atom ("." name | "[" indices "]" | "(" arguments ")")*
-    atom         number | text | name | "true" | "false" | "none" | "(" … ")" | "[" … "]" | "{" key ":" value … "}"
+So `ast.parse` gets a skeleton of the text: one token a line, an `n` for each value, and for each operator one of
+Python's that binds as ours does. A node's line then leads to its token.
 
-This is Python's grammar of expressions, less what a bench does not need, with two additions that templates have as
-well: `a ~ b` joins texts, and `value | name` calls a function with the value as its first argument. `a @ b` is
-`matmul(a, b)`.
-
-Length and nesting are bounded, so that no text takes long to read or to evaluate.
+Length and nesting are bounded, so that no text takes long to parse or to evaluate.
 """
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NoReturn
+from typing import Final
 
 from lab.base.syntax import (
     Application,
@@ -39,6 +30,7 @@ from lab.base.syntax import (
     ItemOf,
     Junction,
     ListOf,
+    Literal,
     NameOf,
     Pairs,
     Part,
@@ -51,7 +43,7 @@ MOST_CHARACTERS: Final = 1000
 """Of an expression. A longer one is refused before it is read."""
 
 _MOST_NESTING = 50
-"""Parentheses within parentheses, signs before signs: each takes several calls of this module."""
+"""Brackets within brackets."""
 
 _MOST_DEPTH = 100
 """Parts within parts. Of `a + b + c`, `a + b` is a part within; evaluators may call themselves for each."""
@@ -79,29 +71,33 @@ _CONSTANTS: dict[str, bool | None] = {
     "none": None,
     "None": None,
 }
-_WORDS = frozenset({"and", "or", "not", "in", "if", "else", "is", *_CONSTANTS})
-"""Words that are no names."""
+_KEYWORDS = frozenset({"and", "or", "not", "in", "if", "else", "is"})
 
-_ALSO_NAMES = ("in", "is")
-"""Words that are names where a value is expected: kernels have parameters that are called `in`."""
-
-_LEVELS: dict[str, int] = {
-    "^": 1,
-    "&": 2,
-    "<<": 3,
-    ">>": 3,
-    "+": 4,
-    "-": 4,
-    "~": 5,
-    "*": 6,
-    "/": 6,
-    "//": 6,
-    "%": 6,
-    "@": 6,
+_AS_STRONG = {
+    "^": "|",
+    "&": "^",
+    "<<": "&",
+    ">>": "&",
+    "+": "<<",
+    "-": "<<",
+    "~": "+",
+    "/": "*",
+    "//": "*",
+    "%": "*",
+    "@": "*",
 }
-"""How strongly an operator binds."""
+"""Python's operators that stand for ours in a skeleton, since they bind as strongly."""
 
-_COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">=", "in", "not in"})
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+_BEHIND = {
+    "": "an operator or the end of the expression",
+    "else": "an operator, or 'else' and the value where the condition is false",
+}
+"""What is accepted behind a value where no bracket must be closed."""
+
+_INFIX = {*_AS_STRONG, "*", "**", "==", "!=", "<", "<=", ">", ">=", "|", ".", "and", "or", "if", "else"} - {"+", "-"}
+"""What needs a value in front of it."""
+
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 _VALUE = "a number, a text, a name, '(', '[' or '{'"
 
@@ -126,11 +122,23 @@ class _Token:
     kind: str
     text: str
     column: int
+    value: Literal = None
+
+    def refused(self, accepted: str) -> NotationError:
+        hint = "; equality is '=='" if self.text in ("=", "is") else ""
+        message = "the expression ends" if self.kind == "end" else f"unexpected {self.text[:40]!r}"
+        return NotationError(self.column, message, accepted + hint)
+
+    @property
+    def name(self) -> str:
+        if self.kind != "word" or self.text in _KEYWORDS or self.text in _CONSTANTS:
+            raise self.refused("a name")
+        return self.text
 
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Part:
-    """Read an expression.
+    """Parse an expression.
 
     Raises:
         NotationError: The text is none, or it is too long or too deeply nested.
@@ -141,10 +149,17 @@ def parse(text: str) -> Part:
             f"the expression is too long: it has {len(text)} characters",
             f"at most {MOST_CHARACTERS} characters",
         )
-    reader = _Reader(text)
-    part = reader.expression()
-    if reader.next.kind != "end":
-        reader.refuse("an operator or the end of the expression" + _hint(reader.next.text))
+    tokens = _tokens(text)
+    try:
+        part = _Translator(tokens).part(ast.parse(_skeleton(tokens), mode="eval").body)
+    except SyntaxError as error:
+        token, *behind = tokens[(error.lineno or 1) - 1 :]
+        if "invalid syntax" not in error.msg:
+            raise NotationError(token.column, error.msg) from error
+        wrong = behind[0] if behind and behind[0].text == "=" else token  # Python names what stands before '='
+        raise wrong.refused(f"{_VALUE}, or an operator") from error
+    except (RecursionError, MemoryError) as error:
+        raise _too_deep(1) from error
     _check_depth(part)
     return part
 
@@ -152,286 +167,179 @@ def parse(text: str) -> Part:
 def _check_depth(part: Part) -> None:
     level = [part]
     for _ in range(_MOST_DEPTH):
-        level = [inner for one in level for inner in children(one)]
-        if not level:
-            return
-    raise NotationError(
-        level[0].column, "the expression is too deeply nested", f"at most {_MOST_DEPTH} operations one within the other"
-    )
+        level = [inner for outer in level for inner in children(outer)]
+    if level:
+        raise _too_deep(level[0].column)
 
 
-def _hint(found: str) -> str:
-    return {"=": "; equality is '=='", "is": "; equality is '=='"}.get(found, "")
+def _too_deep(column: int) -> NotationError:
+    accepted = f"at most {_MOST_NESTING} brackets and {_MOST_DEPTH} operations one within the other"
+    return NotationError(column, "the expression is too deeply nested", accepted)
 
 
 def _tokens(text: str) -> list[_Token]:
     if brace := _BRACES.search(text):
         raise NotationError(brace.start() + 1, "write the expression without braces")
-    end, at, found = len(text.rstrip()), 0, []
-    while at < end:
-        match = _TOKEN.match(text, at)
-        assert match is not None  # noqa: S101 - the last alternative matches any sign
+    tokens = []
+    for match in _TOKEN.finditer(text):
         kind = match.lastgroup or ""
-        token = _Token(kind, match[kind], match.start(kind) + 1)
-        if kind == "other":
-            unclosed = token.text in "'\""
-            message = "the text has no closing quote" if unclosed else f"unexpected {token.text!r}"
-            raise NotationError(token.column, message, None if unclosed else _VALUE + ", or an operator")
-        found.append(token)
-        at = match.end()
-    return [*found, _Token("end", "", end + 1)]
+        word, column = match[kind], match.start(kind) + 1
+        value: Literal = _CONSTANTS.get(word)
+        if kind == "number":
+            value = _number(word, column)
+        elif kind == "text":
+            value = _unquoted(word, column)
+        elif kind == "other" and word in "'\"":
+            raise NotationError(column, "the text has no closing quote")
+        elif kind == "other":
+            raise NotationError(column, f"unexpected {word!r}", _VALUE + ", or an operator")
+        tokens.append(_Token(kind, word, column, value))
+    return [*tokens, _Token("end", "", len(text.rstrip()) + 1)]
 
 
-class _Reader:
-    """Reads the tokens of one text by recursive descent."""
+def _skeleton(tokens: list[_Token]) -> str:  # noqa: C901, PLR0912 - a branch for each kind of token
+    """Return what Python parses in place of the tokens: the i-th token on line i + 1, in parentheses.
 
-    def __init__(self, text: str) -> None:
-        self._tokens = _tokens(text)
-        self._at = 0
-        self._nesting = 0
-
-    @property
-    def next(self) -> _Token:
-        return self._tokens[self._at]
-
-    def take(self) -> _Token:
-        token = self.next
-        self._at += token.kind != "end"
-        return token
-
-    def ahead(self, *texts: str) -> bool:
-        """Whether one of these signs or words is next; a quoted text is never one of them."""
-        return self.next.kind in ("sign", "word") and self.next.text in texts
-
-    def maybe(self, *texts: str) -> bool:
-        found = self.ahead(*texts)
-        self._at += found
-        return found
-
-    def refuse(self, accepted: str, token: _Token | None = None) -> NoReturn:
-        token = token or self.next
-        found = "the expression ends" if token.kind == "end" else f"unexpected {token.text[:40]!r}"
-        raise NotationError(token.column, found, accepted)
-
-    def expect(self, text: str, instead: str = "") -> None:
-        if not self.maybe(text):
-            self.refuse(instead or repr(text))
-
-    def nested(self, read: Callable[[], Part]) -> Part:
-        """Read a part one level deeper."""
-        self._nesting += 1
-        if self._nesting > _MOST_NESTING:
-            message = "the expression is too deeply nested"
-            raise NotationError(self.next.column, message, f"at most {_MOST_NESTING} levels")
-        part = read()
-        self._nesting -= 1
-        return part
-
-    # ---- what binds least
-
-    def expression(self) -> Part:
-        return self.nested(self._conditional)
-
-    def _conditional(self) -> Part:
-        then = self._joined("or")
-        column = self.next.column
-        if not self.maybe("if"):
-            return then
-        test = self._joined("or")
-        self.expect("else", "'else' and the value where the condition is false")
-        return Conditional(test, then, self.expression(), column)
-
-    def _joined(self, word: str) -> Part:
-        """Operands with `or` between them; those of `or` are operands with `and` between them."""
-        column = self.next.column
-        parts = [self._joined("and") if word == "or" else self._inverse()]
-        while self.maybe(word):
-            parts.append(self._joined("and") if word == "or" else self._inverse())
-        return parts[0] if len(parts) == 1 else Junction(word, tuple(parts), column)
-
-    def _inverse(self) -> Part:
-        column = self.next.column
-        if self.maybe("not"):
-            return Unary("not", self.nested(self._inverse), column)
-        return self._comparison()
-
-    def _comparison(self) -> Part:
-        first, column, others = self._binary(1), self.next.column, list[tuple[str, Part]]()
-        while symbol := self._comparing():
-            others.append((symbol, self._binary(1)))
-        return Chain(first, tuple(others), column) if others else first
-
-    def _comparing(self) -> str:
-        """Take a comparison's symbol; empty where none is next."""
-        if self.maybe("not"):
-            self.expect("in", "'in' after 'not'")
-            return "not in"
-        return self.take().text if self.ahead(*_COMPARISONS) else ""
-
-    # ---- arithmetic
-
-    def _binary(self, least: int) -> Part:
-        """Operands with operators between them that bind at least as strongly as `least`."""
-        left = self._piped()
-        while self.next.kind == "sign" and (level := _LEVELS.get(self.next.text, 0)) >= least:
-            token = self.take()
-            right = self._binary(level + 1)
-            if token.text == "@":
-                left = Application(NameOf("matmul", token.column), (left, right), (), token.column)
-            else:
-                left = Binary(token.text, left, right, token.column)
-        return left
-
-    def _piped(self) -> Part:
-        part = self._signed()
-        while self.maybe("|"):
-            name = self._name("the name of a function, as in 'names | length'")
-            function = NameOf(name.text, name.column)
-            arguments, keywords = self._arguments() if self.maybe("(") else ((), ())
-            part = Application(function, (part, *arguments), keywords, name.column)
-        return part
-
-    def _signed(self) -> Part:
-        token = self.next
-        if self.maybe("-", "+"):
-            return Unary(token.text, self.nested(self._signed), token.column)
-        return self._power()
-
-    def _power(self) -> Part:
-        base, column = self._postfix(), self.next.column
-        return Binary("**", base, self.nested(self._signed), column) if self.maybe("**") else base
-
-    # ---- what binds most
-
-    def _postfix(self) -> Part:
-        part = self._atom()
-        while True:
-            column = self.next.column
-            if self.maybe("."):
-                part = FactOf(part, self._name("the name of a fact").text, column)
-            elif self.maybe("["):
-                part = ItemOf(part, self._indices(), column)
-            elif self.ahead("("):
-                if not isinstance(part, NameOf | FactOf):
-                    self.refuse("an operator: only functions, called by their names, take arguments")
-                self.take()
-                part = Application(part, *self._arguments(), part.column)
-            else:
-                return part
-
-    def _atom(self) -> Part:
-        token = self.next
-        part: Part | None = None
-        if token.kind == "number":
-            part = Constant(_number(self.take()), token.column)
-        elif token.kind == "text":
-            part = Constant(_unquoted(self.take()), token.column)
-        elif token.kind == "word" and token.text in _CONSTANTS:
-            part = Constant(_CONSTANTS[self.take().text], token.column)
-        elif self.ahead(*_ALSO_NAMES):
-            part = NameOf(self.take().text, token.column)
-        elif token.kind == "word":
-            part = NameOf(self._name(_VALUE).text, token.column)
-        return part or self._enclosed(token)
-
-    def _enclosed(self, token: _Token) -> Part:
-        if self.maybe("("):
-            parts, alone = self._listed(")")
-            return parts[0] if alone else ListOf(parts, token.column)
-        if self.maybe("["):
-            return ListOf(self._listed("]")[0], token.column)
-        if self.maybe("{"):
-            return Pairs(self._pairs(), token.column)
-        return self.refuse(_VALUE)
-
-    def _name(self, accepted: str) -> _Token:
-        if self.next.kind != "word" or self.next.text in _WORDS:
-            self.refuse(accepted)
-        return self.take()
-
-    def _listed(self, closing: str) -> tuple[tuple[Part, ...], bool]:
-        """Read values up to a closing sign. Also says whether there is one value without a comma after it."""
-        parts, comma = list[Part](), False
-        while not self.maybe(closing):
-            parts.append(self.expression())
-            comma = self.maybe(",")
-            if not comma:
-                self.expect(closing, f"an operator, ',' or {closing!r}")
-                break
-        return tuple(parts), len(parts) == 1 and not comma
-
-    def _pairs(self) -> tuple[tuple[Part, Part], ...]:
-        pairs = list[tuple[Part, Part]]()
-        while not self.maybe("}"):
-            key = self.expression()
-            self.expect(":", "an operator, or ':' and a value")
-            pairs.append((key, self.expression()))
-            if not self.maybe(","):
-                self.expect("}", "an operator, ',' or '}'")
-                break
-        return tuple(pairs)
-
-    def _arguments(self) -> tuple[tuple[Part, ...], tuple[tuple[str, Part], ...]]:
-        """Read arguments up to the closing parenthesis; those with a name come last."""
-        arguments, keywords = list[Part](), dict[str, Part]()
-        while not self.maybe(")"):
-            token, behind = self.next, self._tokens[min(self._at + 1, len(self._tokens) - 1)]
-            if token.kind == "word" and (behind.kind, behind.text) == ("sign", "="):
-                name = self._name("the name of an argument").text
-                self.take()
-                if name in keywords:
-                    raise NotationError(token.column, f"the argument {name} is given twice")
-                keywords[name] = self.expression()
-            elif keywords:
-                self.refuse("an argument with its name, since the one before it has one")
-            else:
-                arguments.append(self.expression())
-            if not self.maybe(","):
-                self.expect(")", "an operator, ',' or ')'")
-                break
-        return tuple(arguments), tuple(keywords.items())
-
-    def _indices(self) -> Part:
-        """Read what stands between brackets behind a value."""
-        column, parts, comma = self.next.column, list[Part](), False
-        while not self.maybe("]"):
-            parts.append(self._index())
-            comma = self.maybe(",")
-            if not comma:
-                self.expect("]", "an operator, ':', ',' or ']'")
-                break
-        if not parts:
-            raise NotationError(column, "there is no index between the brackets", _VALUE)
-        return parts[0] if len(parts) == 1 and not comma else ListOf(tuple(parts), column)
-
-    def _index(self) -> Part:
-        column = self.next.column
-        start = None if self.ahead(":") else self.expression()
-        if not self.maybe(":"):
-            assert start is not None  # noqa: S101 - without an index a colon was next
-            return start
-        stop = None if self.ahead(":", ",", "]") else self.expression()
-        step = self.expression() if self.maybe(":") and not self.ahead(",", "]") else None
-        return Span(start, stop, step, column)
+    A pipe becomes the dot of an attribute of what it applies to: `-x | abs` reads `(-n).n`.
+    """
+    lines, begins, closing, value_next = list[str](), [0], [""], True
+    for i, token in enumerate(tokens):
+        text = line = token.text
+        accepted = _VALUE if value_next else _BEHIND.get(closing[-1], f"an operator, ',' or {closing[-1]!r}")
+        is_name = token.kind == "word" and (text not in _KEYWORDS or (value_next and text in ("in", "is")))
+        if is_name or token.kind in ("number", "text"):
+            if not value_next:
+                raise token.refused(accepted)
+            line, value_next = "n", False
+        elif text in ("(", "[", "{"):
+            if not value_next and (text, tokens[i + 1].text) == ("[", "]"):
+                raise NotationError(tokens[i + 1].column, "there is no index between the brackets", _VALUE)
+            begins.append(i + 1)
+            closing.append(_CLOSING[text])
+            if len(closing) > _MOST_NESTING:
+                raise _too_deep(token.column)
+            value_next = True
+        elif text in (")", "]", "}", ""):
+            begins.pop()
+            if text != closing.pop() or (value_next and not text):
+                raise token.refused(accepted)
+            value_next = False
+        elif text == "is" or (text in (",", ":", "=") and closing[-1] in _BEHIND) or (value_next and text in _INFIX):
+            raise token.refused(accepted)
+        elif text == "not" and not value_next:
+            if tokens[i + 1].text != "in":
+                raise tokens[i + 1].refused("'in' after 'not'")
+        elif text == "|":
+            lines[begins[-1]] = "(" + lines[begins[-1]]
+            line, value_next = ").", True
+        elif not value_next or text not in ("+", "-"):
+            if text == "if":
+                closing.append("else")
+            elif text == "else" and closing.pop() != text:
+                raise token.refused(accepted)
+            if text not in ("**", "."):
+                begins[-1] = i + 1
+            line, value_next = _AS_STRONG.get(text, text), True
+        lines.append(line)
+    return "(" + "\n".join(lines) + ")"
 
 
-def _number(token: _Token) -> int | float:
-    if len(token.text) > _MOST_DIGITS:
-        raise NotationError(
-            token.column, f"the number has {len(token.text)} characters", f"at most {_MOST_DIGITS} characters"
-        )
+class _Translator:
+    """Translates the nodes of a skeleton's tree into parts."""
+
+    def __init__(self, tokens: list[_Token]) -> None:
+        self._tokens = tokens
+
+    def part(self, node: ast.expr) -> Part:  # noqa: C901, PLR0911, PLR0912 - a case for each kind of node
+        token = self._tokens[node.lineno - 1]
+        match node:
+            case ast.Name():
+                if token.kind == "word" and token.text not in _CONSTANTS:
+                    return NameOf(token.text, token.column)
+                return Constant(token.value, token.column)
+            case ast.List(elts=elements) | ast.Tuple(elts=elements):
+                return ListOf(self._parts(elements), token.column)
+            case ast.Dict(keys=keys, values=values):
+                named = self._parts(key for key in keys if key is not None)  # no token makes None
+                return Pairs(tuple(zip(named, self._parts(values), strict=True)), token.column)
+            case ast.IfExp(test=test, body=then, orelse=otherwise):
+                return Conditional(self.part(test), self.part(then), self.part(otherwise), self._behind(then).column)
+            case ast.BoolOp(op=op, values=values):
+                return Junction("and" if isinstance(op, ast.And) else "or", self._parts(values), token.column)
+            case ast.UnaryOp(operand=operand):
+                return Unary(token.text, self.part(operand), token.column)
+            case ast.BinOp(left=left, right=right):
+                symbol, a, b = self._behind(left), self.part(left), self.part(right)
+                if symbol.text == "@":
+                    return Application(NameOf("matmul", symbol.column), (a, b), (), symbol.column)
+                return Binary(symbol.text, a, b, symbol.column)
+            case ast.Compare(left=left, comparators=others):
+                symbols = [self._behind(operand) for operand in (left, *others[:-1])]
+                words = ["not in" if symbol.text == "not" else symbol.text for symbol in symbols]
+                return Chain(self.part(left), tuple(zip(words, self._parts(others), strict=True)), symbols[0].column)
+            case ast.Slice():
+                start, stop, step = (
+                    None if end is None else self.part(end) for end in (node.lower, node.upper, node.step)
+                )
+                return Span(start, stop, step, token.column)
+            case ast.Subscript(value=value, slice=index):
+                return ItemOf(self.part(value), self.part(index), self._behind(value).column)
+            case ast.Attribute():
+                function, piped = self._fact(node)
+                return Application(function, piped, (), function.column) if piped else function
+            case ast.Call():
+                return self._call(node)
+            case _:  # a set, since nothing else can be made of our tokens
+                raise NotationError(token.column, "a set is not supported", "[value, ...] or {key: value, ...}")
+
+    def _parts(self, nodes: Iterable[ast.expr]) -> tuple[Part, ...]:
+        return tuple(self.part(node) for node in nodes)
+
+    def _behind(self, node: ast.expr) -> _Token:
+        """Return the token behind a node and the parentheses around it."""
+        return next(token for token in self._tokens[_end(node) :] if token.text != ")")
+
+    def _fact(self, node: ast.Attribute) -> tuple[NameOf | FactOf, tuple[Part, ...]]:
+        """Return a fact; or a function behind a pipe, with what it applies to."""
+        dot, value, name = self._behind(node.value), self.part(node.value), self._tokens[_end(node) - 1]
+        if dot.text == "|":
+            return NameOf(name.name, name.column), (value,)
+        return FactOf(value, name.name, dot.column), ()
+
+    def _call(self, node: ast.Call) -> Part:
+        behind = self._behind(node.func)
+        function, piped = self._fact(node.func) if isinstance(node.func, ast.Attribute) else (self.part(node.func), ())
+        if not isinstance(function, NameOf | FactOf) or (piped and self._tokens[_end(node.func)] is not behind):
+            raise behind.refused("an operator: only functions, called by their names, take arguments")
+        keywords = dict[str, Part]()
+        for keyword in node.keywords:
+            token = self._tokens[keyword.lineno - 1]
+            if token.name in keywords:
+                raise NotationError(token.column, f"the argument {token.name} is given twice")
+            keywords[token.name] = self.part(keyword.value)
+        return Application(function, (*piped, *self._parts(node.args)), tuple(keywords.items()), function.column)
+
+
+def _end(node: ast.expr) -> int:
+    assert node.end_lineno  # noqa: S101 - the parser sets it
+    return node.end_lineno
+
+
+def _number(word: str, column: int) -> int | float:
+    if len(word) > _MOST_DIGITS:
+        raise NotationError(column, f"the number has {len(word)} characters", f"at most {_MOST_DIGITS} characters")
     try:
-        whole = token.text[:2].lower() in ("0x", "0o", "0b") or not re.search(r"[.eE]", token.text)
-        return int(token.text, 0) if whole else float(token.text)
-    except ValueError:  # 007, 1__0, 1_
-        raise NotationError(token.column, f"{token.text!r} is no number", "a number such as 8, 1_000, 0x20, 1.5, 1e-3")  # noqa: B904 - Python's own words add nothing
+        number: int | float = ast.literal_eval(word)
+    except SyntaxError:  # 007, 1__0, 1_
+        raise NotationError(column, f"{word!r} is no number", "a number such as 8, 1_000, 0x20, 1.5, 1e-3") from None
+    return number
 
 
-def _unquoted(token: _Token) -> str:
+def _unquoted(word: str, column: int) -> str:
     def meant(escape: re.Match[str]) -> str:
         if escape[1] not in _ESCAPES:
-            column = token.column + 1 + escape.start()
-            raise NotationError(column, f"unknown escape {escape[0]!r}", ", ".join("\\" + sign for sign in _ESCAPES))
+            at = column + 1 + escape.start()
+            raise NotationError(at, f"unknown escape {escape[0]!r}", ", ".join("\\" + sign for sign in _ESCAPES))
         return _ESCAPES[escape[1]]
 
-    return re.sub(r"\\(.)", meant, token.text[1:-1])
+    return re.sub(r"\\(.)", meant, word[1:-1])
