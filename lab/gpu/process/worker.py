@@ -7,15 +7,14 @@ it can go on. `lab.gpu.process.session` watches it from outside.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
+from lab.base import workers
 from lab.base.errors import MissingToolError
 from lab.gpu.baselines.cublas import plain_arithmetic
 from lab.gpu.device.backend import Backend
@@ -67,7 +66,7 @@ def main(connection: Connection, factory: Callable[[], Backend]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     plain_arithmetic(os.environ)
     relay = StdoutRelay()  # a kernel's printf must not appear in the command's output
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    workers.end_with_parent()  # otherwise a kernel that hangs would hold the GPU after the parent was killed
     try:
         backend = factory()
         connection.send(Ready(backend.describe()))
@@ -101,11 +100,3 @@ def serve(pipe: Pipe, runner: JobRunner) -> bool:
         pipe.send(answer)
         if not answer.usable:
             return False
-
-
-def _end_with_parent() -> None:
-    """End the worker with its parent: otherwise a kernel that hangs would hold the GPU after the parent was killed."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
