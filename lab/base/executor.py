@@ -1,6 +1,9 @@
 """Where work runs: the protocol that a scheduler needs, and this machine's worker processes behind it.
 
 An executor on a cluster (Dask, say) implements the same three members and can take the place of `ProcessExecutor`.
+
+The pool is our own: where one worker crashes or is killed, the standard library's and loky's fail all work. Pebble's
+stops one alone, but by a clock that can be set, and without the commands that a worker runs.
 """
 
 from __future__ import annotations
@@ -17,8 +20,10 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from io import FileIO
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
@@ -49,7 +54,7 @@ class WorkerLostError(LabError):
         return partial(WorkerLostError, killed=self.killed), (str(self),)
 
 
-class Executor(Protocol):
+class Executor(AbstractContextManager["Executor"], Protocol):
     """Runs functions on workers. Use as a context manager: leaving it stops the workers, an error stops them at once.
 
     Attributes:
@@ -72,12 +77,6 @@ class Executor(Protocol):
             Its result. `Future.result` raises what the function raised, `TimeoutError` after `timeout_s` seconds,
             `MemoryError` where it needed more than its share, and `WorkerLostError` where its worker ended.
         """
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 
 _BEGUN = b""
@@ -146,9 +145,9 @@ class ProcessExecutor:
         self._begin = workers.share_of_memory(memory_of or jobs), workers.environment()
         self._workers: list[_Worker] = []
         self._waiting: deque[_Work] = deque()
-        self._lock = threading.Lock()  # of `_waiting` and of the three flags
-        self._called = self._closing = self._stopping = False
-        self._calls, self._call = self._context.Pipe(duplex=False)
+        self._lock = threading.Lock()  # of `_waiting`, `_call` and the two flags
+        self._closing = self._stopping = False
+        self._call = FileIO(os.eventfd(0), "r+")  # wakes the thread
         self._thread = threading.Thread(target=self._watch, name="lab-executor", daemon=True)
 
     @property
@@ -174,7 +173,7 @@ class ProcessExecutor:
                 self._thread.start()
                 # an executor whose context nobody left would hold the program, and a process of multiprocessing, too
                 self._finalizer = Finalize(None, self.__exit__, (SystemExit, None, None), exitpriority=0)
-        self._wake()
+            os.eventfd_write(self._call.fileno(), 1)
         return promised
 
     def __enter__(self) -> Self:
@@ -187,18 +186,10 @@ class ProcessExecutor:
             self._closing, self._stopping = True, kind is not None
             started = self._thread.ident is not None
         if started:
-            self._wake()
+            os.eventfd_write(self._call.fileno(), 1)
             self._thread.join()
             self._finalizer.cancel()
-        self._calls.close()
         self._call.close()
-
-    def _wake(self) -> None:
-        """Make the thread look at what changed; one call that it has not heard yet is enough."""
-        with self._lock:
-            called, self._called = self._called, True
-        if not called:
-            self._call.send_bytes(_BEGUN)
 
     def _watch(self) -> None:
         """The thread: work until nothing more can come; then, or after a mistake of our own, nobody waits in vain."""
@@ -219,16 +210,15 @@ class ProcessExecutor:
 
     def _go_on(self) -> None:
         """Hand out work, take answers and notice ends."""
+        call = self._call.fileno()
         while not self._is_over():
             self._hand_out()
             handles = [handle for one in self._workers for handle in (one.pipe, one.process.sentinel)]
             first = min((one.deadline for one in self._workers), default=math.inf)
             left = None if first == math.inf else max(0.0, first - time.monotonic())
-            ready = wait([self._calls, *handles], left)
-            if self._calls in ready:
-                with self._lock:
-                    self._called = False
-                self._calls.recv_bytes()
+            ready = wait([call, *handles], left)
+            if call in ready:
+                os.eventfd_read(call)
             for worker in tuple(self._workers):
                 self._look_at(worker, ready)
 
@@ -309,14 +299,13 @@ class ProcessExecutor:
             return
         worker.work, worker.deadline = None, math.inf
         try:
-            result, error, trace = pickle.loads(message)  # noqa: S301 - of our own worker
+            result, packed = pickle.loads(message)  # noqa: S301 - of our own worker
+            error = None if packed is None else unpack_error(packed)
         except Exception as unread:  # noqa: BLE001 - whatever its class does when it is read
-            work.promised.set_exception(unread)
-            return
+            result, error = None, unread
         if error is None:
             work.promised.set_result(result)
         else:
-            error.__cause__ = _WorkerTraceback(trace)
             work.promised.set_exception(error)
 
     def _lost(self, worker: _Worker) -> None:
@@ -355,8 +344,31 @@ class ProcessExecutor:
         worker.pipe.close()
 
 
-class _WorkerTraceback(Exception):  # noqa: N818 - the cause of an error, which prints where it was raised
+class WorkerTraceback(Exception):  # noqa: N818 - the cause of an error, which prints where it was raised
     """Where an error was raised in a worker, as text."""
+
+
+PackedError = tuple[bytes, str]
+"""An error, pickled, and its traceback as text."""
+
+
+def pack_error(error: Exception) -> PackedError:
+    """Return an error for another process; one that cannot be read again becomes a `RuntimeError` with its text."""
+    trace = "\n" + "".join(traceback.format_exception(error))
+    try:
+        message = pickle.dumps(error)
+        pickle.loads(message)  # noqa: S301 - some errors can be written and not read
+    except Exception:  # noqa: BLE001 - whatever its class does
+        message = pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
+    return message, trace
+
+
+def unpack_error(packed: PackedError) -> Exception:
+    """Return an error of another process; its cause says where it was raised there."""
+    message, trace = packed
+    error: Exception = pickle.loads(message)  # noqa: S301 - of our own worker
+    error.__cause__ = WorkerTraceback(trace)
+    return error
 
 
 def _id(process: BaseProcess) -> int:
@@ -401,21 +413,13 @@ def _serve(pipe: Connection, memory_bytes: int, environment: Mapping[str, str]) 
 
 
 def _answer(message: bytes) -> bytes:
-    """Call a function; its result, its error, and the text that says where the error was raised."""
+    """Call a function; its result and its error, of which one is None."""
     try:
         function, args = pickle.loads(message)  # noqa: S301 - of our own parent
-        return pickle.dumps((function(*args), None, ""), pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps((function(*args), None), pickle.HIGHEST_PROTOCOL)
     except Exception as error:  # noqa: BLE001 - it is the caller's
-        return _failure(error)
+        return pickle.dumps((None, pack_error(error)))
     except BaseException as error:  # noqa: BLE001 - `sys.exit` must not end the caller
-        return _failure(WorkerLostError(f"{type(error).__name__}: {error}", killed=False))
-
-
-def _failure(error: Exception) -> bytes:
-    trace = f"\n{traceback.format_exc()}"
-    try:
-        message = pickle.dumps((None, error, trace))
-        pickle.loads(message)  # noqa: S301 - some errors can be written and not read
-    except Exception:  # noqa: BLE001 - whatever its class does
-        return pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}"), trace))
-    return message
+        lost = WorkerLostError(f"{type(error).__name__}: {error}", killed=False)
+        lost.__cause__ = error
+        return pickle.dumps((None, pack_error(lost)))

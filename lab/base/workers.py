@@ -60,28 +60,24 @@ def handed_down() -> Iterator[None]:
     own it reads this process's variables while they change, and the start fails (exit code 255, which means nothing).
     """
     with _HANDING_DOWN:
-        yield from _handed_down()
+        before = {name: os.environ.get(name) for name in _IMPORT_VARIABLES}
+        os.environ |= {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        try:
+            resource_tracker.ensure_running()  # it would start with the first process, and unblock SIGINT as it does
+            with interrupts.starting():
+                yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
 
 
 def environment() -> dict[str, str]:
     """Return this process's variables, but those that `handed_down` sets for a moment."""
     with _HANDING_DOWN:
         return dict(os.environ)
-
-
-def _handed_down() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in _IMPORT_VARIABLES}
-    os.environ |= {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    try:
-        resource_tracker.ensure_running()  # it would start with the first process, and unblock SIGINT as it does
-        with interrupts.starting():
-            yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def prepare(modules: Sequence[str] = _BUILDERS) -> None:
@@ -140,13 +136,12 @@ def begin(limit_bytes: int, environment: Mapping[str, str]) -> None:
 
 
 def end_with_parent() -> None:
-    """Make this process end when its parent does, however the parent ends."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    """Make this process end at once when its parent does, however the parent ends: nobody waits for its results."""
 
+    def wait() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
 
-def _end_with_parent() -> None:
-    """Wait for the parent's end, then end at once: nobody waits for the result of a worker whose parent was killed."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    threading.Thread(target=wait, daemon=True).start()

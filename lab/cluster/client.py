@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from lab.base.errors import ClusterError, MissingToolError
-from lab.base.executor import WorkerLostError
+from lab.base.executor import WorkerLostError, unpack_error
 from lab.cluster import letters, remote
 from lab.cluster.identity import difference, identity
 from lab.cluster.letters import Content, Letter
@@ -311,10 +311,7 @@ class Cluster:
         elif answer.lacks is not None and piece.resource == CPU and self._elsewhere(piece, answer):
             pass
         elif answer.error is not None:
-            text, trace = answer.error
-            error = pickle.loads(text)  # noqa: S301 - of our own worker
-            error.__cause__ = WorkerTraceback(trace)
-            self._failed(piece, error)
+            self._failed(piece, unpack_error(answer.error))
         else:
             assert answer.value is not None  # noqa: S101 - nothing else is left
             self._finish(piece, pickle.loads(answer.value))  # noqa: S301 - likewise
@@ -357,10 +354,6 @@ class Cluster:
             f"the scheduler at {self._address} was lost{why}. Everything finished is on disk; when the scheduler is "
             "back, the same command with --resume goes on"
         )
-
-
-class WorkerTraceback(Exception):  # noqa: N818 - the cause of an error, which prints where it was raised
-    """Where an error was raised on another host, as text."""
 
 
 @contextlib.contextmanager

@@ -12,7 +12,6 @@ import pickle
 import socket
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -20,7 +19,7 @@ from typing import Any
 
 from lab.base import workers
 from lab.base.errors import MissingToolError
-from lab.base.executor import ProcessExecutor
+from lab.base.executor import PackedError, ProcessExecutor, pack_error
 from lab.cluster import letters
 from lab.cluster.contents import Contents
 from lab.cluster.identity import Identity, identity
@@ -64,7 +63,7 @@ class WorkerAnswer:
     """
 
     value: bytes | None = None
-    error: tuple[bytes, str] | None = None
+    error: PackedError | None = None
     missing: tuple[str, ...] = ()
     refused: Identity | None = None
     host: str = ""
@@ -199,14 +198,8 @@ def _answered(
 
 
 def _failure(error: Exception) -> WorkerAnswer:
-    trace = "".join(traceback.format_exception(error))
     lacks = Lack.DISK if isinstance(error, OSError) and error.errno in DISK_ERRORS else None
-    try:
-        text = pickle.dumps(error)
-        pickle.loads(text)  # noqa: S301 - some errors can be written and not read
-    except Exception:  # noqa: BLE001 - whatever its class does
-        text = pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
-    return WorkerAnswer(error=(text, trace), host=host(), lacks=lacks)
+    return WorkerAnswer(error=pack_error(error), host=host(), lacks=lacks)
 
 
 def _remember(result: object) -> None:
