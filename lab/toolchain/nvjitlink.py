@@ -1,6 +1,7 @@
 """Calls libnvJitLink through ctypes: it assembles PTX with NVIDIA's ptxas, without a toolkit and without a driver.
 
-It is written by hand, as for NVRTC, so that the library is found wherever a wheel or a toolkit has put it.
+It is written by hand, as for NVRTC: `ptx==12.9` and `ptx==13.5` may be compared in one process, and NVIDIA's bindings
+load one nvJitLink, of their own choice.
 """
 
 from __future__ import annotations
