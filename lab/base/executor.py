@@ -23,7 +23,6 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from io import FileIO
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
@@ -145,9 +144,9 @@ class ProcessExecutor:
         self._begin = workers.share_of_memory(memory_of or jobs), workers.environment()
         self._workers: list[_Worker] = []
         self._waiting: deque[_Work] = deque()
-        self._lock = threading.Lock()  # of `_waiting`, `_call` and the two flags
-        self._closing = self._stopping = False
-        self._call = FileIO(os.eventfd(0), "r+")  # wakes the thread
+        self._lock = threading.Lock()  # of `_waiting` and of the three flags
+        self._called = self._closing = self._stopping = False
+        self._calls, self._call = self._context.Pipe(duplex=False)  # an eventfd would be shorter, on Linux alone
         self._thread = threading.Thread(target=self._watch, name="lab-executor", daemon=True)
 
     @property
@@ -173,7 +172,7 @@ class ProcessExecutor:
                 self._thread.start()
                 # an executor whose context nobody left would hold the program, and a process of multiprocessing, too
                 self._finalizer = Finalize(None, self.__exit__, (SystemExit, None, None), exitpriority=0)
-            os.eventfd_write(self._call.fileno(), 1)
+        self._wake()
         return promised
 
     def __enter__(self) -> Self:
@@ -186,10 +185,18 @@ class ProcessExecutor:
             self._closing, self._stopping = True, kind is not None
             started = self._thread.ident is not None
         if started:
-            os.eventfd_write(self._call.fileno(), 1)
+            self._wake()
             self._thread.join()
             self._finalizer.cancel()
+        self._calls.close()
         self._call.close()
+
+    def _wake(self) -> None:
+        """Wake the thread; one call that it has not received yet is enough."""
+        with self._lock:
+            called, self._called = self._called, True
+        if not called:
+            self._call.send_bytes(_BEGUN)
 
     def _watch(self) -> None:
         """The thread: work until nothing more can come; then, or after a mistake of our own, nobody waits in vain."""
@@ -210,15 +217,16 @@ class ProcessExecutor:
 
     def _go_on(self) -> None:
         """Hand out work, take answers and notice ends."""
-        call = self._call.fileno()
         while not self._is_over():
             self._hand_out()
             handles = [handle for one in self._workers for handle in (one.pipe, one.process.sentinel)]
             first = min((one.deadline for one in self._workers), default=math.inf)
             left = None if first == math.inf else max(0.0, first - time.monotonic())
-            ready = wait([call, *handles], left)
-            if call in ready:
-                os.eventfd_read(call)
+            ready = wait([self._calls, *handles], left)
+            if self._calls in ready:
+                with self._lock:
+                    self._called = False
+                self._calls.recv_bytes()
             for worker in tuple(self._workers):
                 self._look_at(worker, ready)
 
