@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import platform
-import shutil
-import subprocess
+import shlex
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from lab.base.shipped import in_clone
+from lab.base.version import COMMIT_FILE, commit_of
 from lab.base.workers import environment
 
 _DECIDING = (
@@ -45,22 +46,24 @@ def python() -> str:
 
 @cache
 def commit() -> str:
-    """Return the commit of the working tree that `lab` runs from, with `+dirty` where files differ.
+    """Return the commit of the clone that `lab` runs from, with `+dirty` where files differ.
 
-    Empty where `lab` does not run from a working tree, or git is missing.
+    Of an installed wheel it is the commit that the wheel was built from. Empty where neither is known.
     """
-    git, folder = shutil.which("git"), Path(__file__).parents[1]
-    if git is None or not (folder.parent / ".git").exists():
-        return ""
+    package = Path(__file__).parents[1]
     try:
-        found = subprocess.run(
-            [git, "-C", str(folder), "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+dirty"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-            env=environment(),
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return commit_of(package.parent, environment()) or (package / COMMIT_FILE).read_text(encoding="utf-8").strip()
+    except OSError:
         return ""
-    return found.stdout.strip()
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra of lab.
+
+    Outside of a clone it names the extra's packages: no registry has lab, and another package may have its name.
+    """
+    if in_clone():
+        return f"python -m pip install -e '.[{extra}]'"
+    conditions = (line.partition(";") for line in metadata.requires("lab") or ())
+    packages = [name.strip() for name, _, condition in conditions if condition.strip() == f"extra == '{extra}'"]
+    return f"python -m pip install {shlex.join(packages)}"

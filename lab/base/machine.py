@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import resource
 
+from lab.base.shipped import in_clone
+
 _OWN = __name__.partition(".")[0]
 
 
@@ -16,7 +18,8 @@ def fault_of(error: BaseException) -> str:
         case ImportError(name=str(name)) if name.partition(".")[0] == _OWN:
             return ""
         case ImportError():
-            return f"a Python package is missing or damaged: {error}; `python -m pip install -e .` installs it"
+            repair = "`python -m pip install -e .` installs" if in_clone() else "`python -m pip check` names"
+            return f"a Python package is missing or damaged: {error}; {repair} it"
         case OSError(errno=errno.EMFILE | errno.ENFILE):
             soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             return f"too many open files: this process may open {soft}; `ulimit -n 1024` allows more"

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from lab.base.environment import install_command
 from lab.base.errors import UserError
 from lab.gpu.device.describe import cuda_version, id_in_words
 from lab.gpu.device.driver import call
@@ -32,7 +33,6 @@ from lab.toolchain.nvrtc.compiler import find_nvrtcs
 from lab.toolchain.ptx import INSTALL as INSTALL_ASSEMBLER
 from lab.toolchain.triton.compiler import PYTHON_VARIABLE
 
-_INSTALL_EXTRA = "python -m pip install -e '.[gpu]'"
 _INSTALL_CUBLAS = "python -m pip install nvidia-cublas"
 _INSTALL_DRIVER = "sudo ubuntu-drivers install   (Debian: sudo apt-get install nvidia-driver)"
 _MOST_OF_A_NAME = 256
@@ -284,7 +284,7 @@ def _triton(probes: Probes) -> Diagnosis:
         "Triton",
         detail,
         adds="experiments on Triton functions, which it compiles without a GPU",
-        install="python -m pip install -e '.[triton]'",
+        install=install_command("triton"),
         missing=f"{PYTHON_VARIABLE} names {other}, which cannot be run" if other else "not found",
     )
 
@@ -316,12 +316,12 @@ def _pycuda(probes: Probes) -> Diagnosis:
         return Diagnosis(
             "PyCUDA", found=False, detail=f"{version}, which needs a driver", adds=adds, install=_INSTALL_DRIVER
         )
-    return _finding("PyCUDA", version, adds=adds, install=_INSTALL_EXTRA)
+    return _finding("PyCUDA", version, adds=adds, install=install_command("gpu"))
 
 
 def _nvml(probes: Probes) -> Diagnosis:
     adds = "clocks, power, temperature and throttle reasons beside every measurement"
-    return _finding("NVML", probes.package("nvidia-ml-py"), adds=adds, install=_INSTALL_EXTRA)
+    return _finding("NVML", probes.package("nvidia-ml-py"), adds=adds, install=install_command("gpu"))
 
 
 def _driver(probes: Probes) -> Diagnosis:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 
-from lab.base import terminal
+from lab.base import shipped, terminal
 from lab.base.errors import CompileError, LabError, StoreError, UserError
 from lab.base.machine import fault_of
 from lab.base.terminal import write
@@ -228,7 +228,9 @@ def _print_run(outcome: RunOutcome, *, as_json: bool = False) -> int:
 
 @app.command()
 def tune(
-    tuning: Annotated[Path, typer.Argument(help="A tuning file.", show_default=False)],
+    tuning: Annotated[
+        Path, typer.Argument(help="A tuning file, or the name of one that comes with lab.", show_default=False)
+    ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder of the run.", show_default="reports/<tuning>")
     ] = None,
@@ -316,6 +318,7 @@ def inspect(
     from lab.cli.live.work import work_progress
 
     console = _stdout()
+    file = shipped.experiment(file)
     if file.suffix in (".yaml", ".yml") and variant is None:
         planned = inspect.variants(file, max_variants, run_operator=run_operator)
         if as_json:

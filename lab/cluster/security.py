@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from lab.base.environment import install_command
 from lab.base.errors import MissingToolError, UserError
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 AUTHORITY, CERTIFICATE, KEY = "ca.pem", "cluster.pem", "cluster-key.pem"
 """Files of a folder of keys. Every host needs all three; only the last one is secret."""
-
-INSTALL = "pip install 'lab[cluster]'"
-"""Command that installs what a cluster needs."""
 
 PORT = 8786
 """Port of a Dask scheduler unless its address names another one."""
@@ -61,7 +59,9 @@ def check_installed(*names: str) -> None:
     """
     for name in names:
         if importlib.util.find_spec(name) is None:
-            raise MissingToolError(f"a cluster needs {name}, which is not installed; install it: {INSTALL}")
+            raise MissingToolError(
+                f"a cluster needs {name}, which is not installed; install it: {install_command('cluster')}"
+            )
 
 
 def way_to(address: str, keys: Path | None, *, insecure: bool) -> Way:

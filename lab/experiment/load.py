@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lab.base import yamlfile
+from lab.base import shipped, yamlfile
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar, names_in
 from lab.base.validation import validate
@@ -32,13 +32,14 @@ def load(file: Path, *, run_operator: bool = True) -> Experiment:
     """Read and check an experiment file.
 
     Args:
-        file: The file.
+        file: The file, or the name of an experiment that comes with lab.
         run_operator: An operator of the user's own may run, in a worker.
 
     Raises:
         UserError: Something is wrong with it or with a template that it names; the error has file and line.
         OperatorFault: The user's operator raised, returned what it must not, or took too long.
     """
+    file = shipped.experiment(file)
     return from_text(yamlfile.read_text(file, what="the experiment"), file, run_operator=run_operator)
 
 

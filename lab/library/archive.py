@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.base import shipped
 from lab.base.errors import Location, UserError
 from lab.base.files import write_atomically
 from lab.base.folder import Folder, is_name
@@ -19,8 +20,8 @@ SUFFIX = ".tar.xz"
 _MOST_BYTES = 1 << 27
 """An archive that unpacks to more is refused."""
 
-SHIPPED = (Path(__file__).parents[2] / "libraries", Path(__file__).parents[1] / "libraries")
-"""Where libraries that come with lab lie: in the repository, and in an installed package."""
+SHIPPED = shipped.folder("libraries")
+"""Libraries that come with lab: in a clone, or of the distribution `lab-libraries` where it is installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +48,12 @@ def find(name: Path | str) -> Path:
     path = Path(name)
     if path.exists():
         return path
-    for folder in SHIPPED if len(path.parts) == 1 else ():
-        if (folder / name).is_dir():
-            return folder / name
-    known = sorted({one.name for folder in SHIPPED if folder.is_dir() for one in folder.iterdir() if one.is_dir()})
-    accepted = f"a library's JSON, folder or archive; of those that come with lab: {', '.join(known) or 'none'}"
-    raise UserError("there is no such library", found=str(name), accepted=accepted)
+    if len(path.parts) == 1 and (SHIPPED / name).is_dir():
+        return SHIPPED / name
+    names = sorted(folder.name for folder in SHIPPED.iterdir() if folder.is_dir()) if SHIPPED.is_dir() else []
+    accepted = f"a library's JSON, folder or archive; of those that come with lab: {', '.join(names) or 'none'}"
+    suggestion = None if names else "install them from a clone of lab: python -m pip install ./libraries"
+    raise UserError("there is no such library", found=str(name), accepted=accepted, suggestion=suggestion)
 
 
 def stored(name: Path | str) -> tuple[StoredLibrary, ...]:

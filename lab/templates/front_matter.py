@@ -23,7 +23,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from lab.base import yamlfile
+from lab.base import shipped, yamlfile
 from lab.base.elements import CUDA_NAMES
 from lab.base.errors import Location, UserError, did_you_mean
 from lab.base.expressions import Scalar, names_in
@@ -247,13 +247,7 @@ class Template:
 
 def search_path(beside: Path | None = None) -> tuple[Path, ...]:
     """Return where templates are looked for: beside the experiment, `./kernel_src`, then what comes with `lab`."""
-    package = Path(__file__).parents[1]
-    shipped = package / "kernel_src"
-    folders = [
-        *([beside] if beside else []),
-        Path("kernel_src"),
-        shipped if shipped.is_dir() else package.parent / "kernel_src",
-    ]
+    folders = [*([beside] if beside else []), Path("kernel_src"), shipped.folder("kernel_src")]
     return tuple(dict.fromkeys(folder.resolve() for folder in folders))
 
 

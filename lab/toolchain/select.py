@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from lab.base.environment import install_command
 from lab.base.errors import CompileError, MissingToolError, UserError, did_you_mean
 from lab.toolchain import nvcc, ptx
 from lab.toolchain.base import Build, CompileRequest, Disassembly, Toolchain
@@ -177,9 +178,7 @@ def _versions(name: str, one: Toolchain) -> str:
 def advice(name: str, version: str) -> str:
     """Return how to install a toolchain, in the wanted version if that is not empty."""
     if name == "pycuda-nvcc":
-        return (
-            f"it needs nvcc and PyCUDA on a machine with a driver: {nvcc.INSTALL} && python -m pip install -e '.[gpu]'"
-        )
+        return f"it needs nvcc and PyCUDA on a machine with a driver: {nvcc.INSTALL} && {install_command('gpu')}"
     if name in ("ptx", "triton"):
         return f"install it: {ptx.INSTALL if name == 'ptx' else triton.INSTALL}"
     if name != "nvcc":

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.base import environment
+from lab.base.version import COMMIT_FILE
 
 
 @pytest.fixture(autouse=True)
@@ -62,9 +63,15 @@ def test_changes_make_the_commit_dirty(checkout: Path) -> None:
     assert environment.commit().endswith("+dirty")
 
 
-def test_an_installed_package_has_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_package_has_the_commit_that_its_wheel_was_built_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(environment, "__file__", str(tmp_path / "lab" / "base" / "environment.py"))
     assert environment.commit() == ""
+    environment.commit.cache_clear()
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab" / COMMIT_FILE).write_text("0123456789ab\n")
+    assert environment.commit() == "0123456789ab"
 
 
 def test_without_git_there_is_no_commit(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,3 +83,11 @@ def test_a_folder_that_looks_like_a_checkout_has_no_commit(tmp_path: Path, monke
     (tmp_path / ".git").mkdir()
     monkeypatch.setattr(environment, "__file__", str(tmp_path / "lab" / "base" / "environment.py"))
     assert environment.commit() == ""
+
+
+def test_an_extra_is_installed_from_the_clone_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert environment.install_command("gpu") == "python -m pip install -e '.[gpu]'"
+    monkeypatch.setattr(environment, "in_clone", lambda: False)
+    required = ["numpy>=2.0", "pycuda>=2025.1; extra == 'gpu'", "ruff>=0.8; extra == 'dev'", "ml; extra == 'gpu'"]
+    monkeypatch.setattr(metadata, "requires", lambda name: required if name == "lab" else None)
+    assert environment.install_command("gpu") == "python -m pip install 'pycuda>=2025.1' ml"

@@ -1,13 +1,11 @@
-"""The version that records carry."""
-
 from __future__ import annotations
 
-import tomllib
+from hatchling.metadata.core import ProjectMetadata
+from hatchling.plugin.manager import PluginManager
 
 import lab
 from lab.base.version import VERSION
 
 
 def test_it_is_the_version_of_the_package(root):
-    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    assert project["version"] == lab.__version__ == VERSION
+    assert ProjectMetadata(str(root), PluginManager()).version == lab.__version__ == VERSION

@@ -68,5 +68,5 @@ def test_what_is_no_address_is_refused(address, tmp_path) -> None:
 def test_without_the_extra_the_command_that_installs_it_is_printed(monkeypatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "distributed" else object())
     check_installed("cryptography")
-    with pytest.raises(MissingToolError, match=r"distributed, which is not installed.*pip install 'lab\[cluster\]'"):
+    with pytest.raises(MissingToolError, match=r"distributed, which is not installed.*pip install -e '.\[cluster\]'"):
         check_installed("cryptography", "distributed")

@@ -51,7 +51,7 @@ def test_a_library_that_comes_with_lab_is_found_by_its_name(
 ) -> None:
     shipped = tmp_path / "shipped"
     pack(folder, shipped / "mine" / f"sgemm{SUFFIX}")
-    monkeypatch.setattr(archive, "SHIPPED", (tmp_path / "absent", shipped))
+    monkeypatch.setattr(archive, "SHIPPED", shipped)
     monkeypatch.chdir(tmp_path)
     assert archive.find("mine") == shipped / "mine"
     assert archive.find("sgemm") == Path("sgemm")  # what lies here goes first
@@ -60,6 +60,10 @@ def test_a_library_that_comes_with_lab_is_found_by_its_name(
     assert "mine" in str(error.value.accepted)
     with pytest.raises(UserError, match="no such library"):
         archive.find("shipped/other")
+    monkeypatch.setattr(archive, "SHIPPED", tmp_path / "absent")
+    with pytest.raises(UserError, match="no such library") as error:
+        archive.find("mine")
+    assert "./libraries" in str(error.value.suggestion)
 
 
 def test_a_place_without_libraries_is_refused(tmp_path: Path) -> None:
@@ -123,7 +127,7 @@ def test_members_beside_the_library_and_links_are_ignored(folder: Path, tmp_path
     assert set(found.cubins) == {kernel.cubin for kernel in small_library().kernels}
 
 
-PLACES = [place for folder in SHIPPED if folder.is_dir() for place in sorted(folder.iterdir()) if place.is_dir()]
+PLACES = [place for place in sorted(SHIPPED.iterdir()) if place.is_dir()]
 MOST_BYTES = 8 << 20
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from lab.base import yamlfile
+from lab.base import shipped, yamlfile
 from lab.base.errors import MissingToolError, StoreError, UserError, did_you_mean
 from lab.base.files import scratch
 from lab.measured.timing import GpuDescription
@@ -43,13 +43,6 @@ MOST_SECONDS: Final = 270.0
 """No microbenchmark begins later by default, so that all end within five minutes."""
 
 
-def shipped() -> Path:
-    """Return the folder of the microbenchmarks: in an installed package, or in the source tree."""
-    package = Path(__file__).parents[2]
-    inside = package / "micro"
-    return inside if inside.is_dir() else package.parent / "experiments" / "micro"
-
-
 def narrowed(name: str, folder: Path) -> Path:
     """Write a microbenchmark with the variants that matter, and its sources, into a folder.
 
@@ -59,7 +52,7 @@ def narrowed(name: str, folder: Path) -> Path:
     Raises:
         UserError: `lab` lacks its files.
     """
-    place = shipped()
+    place = shipped.folder("experiments") / "micro"
     data = dict(yamlfile.parse(yamlfile.read_text(place / f"{name}.yaml"), place / f"{name}.yaml").data)
     for key, value in NARROWED[name].items():
         data[key] = {**data[key], **value} if isinstance(value, dict) else [*data.get(key, ()), *value]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.base import yamlfile
+from lab.base import shipped, yamlfile
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar, names_in
 from lab.base.validation import validate
@@ -151,11 +151,12 @@ class Tuning:
 
 
 def load(file: Path) -> Tuning:
-    """Read and check a tuning file.
+    """Read and check a tuning file, or the one of that name that comes with lab.
 
     Raises:
         UserError: something is wrong with it or with a template that it names; the error has file and line.
     """
+    file = shipped.experiment(file)
     return from_text(yamlfile.read_text(file, what="the tuning file"), file)
 
 

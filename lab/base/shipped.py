@@ -1,0 +1,51 @@
+"""The files that come with lab: experiments, templates and libraries.
+
+They lie beside `lab/` in a clone, and in `lab/shipped/` of an installed package.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.base.errors import UserError, did_you_mean
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+def in_clone() -> bool:
+    """Return whether lab runs from a clone of its repository, where `pip install -e .` works."""
+    return (_PACKAGE.parent / "pyproject.toml").is_file()
+
+
+def folder(name: str) -> Path:
+    """Return a folder that comes with lab: `experiments`, `kernel_src` or `libraries`; it may be absent."""
+    installed = _PACKAGE / "shipped" / name
+    return installed if installed.is_dir() else _PACKAGE.parent / name
+
+
+def experiment(named: Path) -> Path:
+    """Return the file that a command names: a path as it is, or the shipped experiment of that name.
+
+    Raises:
+        UserError: No shipped experiment has the name, or several have it.
+    """
+    if named.suffix or named.is_file():
+        return named
+    files = {path.relative_to(folder("experiments")).with_suffix("").as_posix(): path for path in _experiments()}
+    name = named.as_posix()
+    if name in files:
+        return files[name]
+    same = [full for full, path in files.items() if path.stem == name]
+    if len(same) == 1:
+        return files[same[0]]
+    if same:
+        raise UserError("several shipped experiments have this name", found=name, accepted=same)
+    if named.exists():
+        return named
+    near = did_you_mean(name, files) or did_you_mean(name, (path.stem for path in files.values()))
+    accepted = f"a file, or a shipped experiment: {', '.join(files)}"
+    raise UserError("there is no such experiment", found=name, accepted=accepted, suggestion=near)
+
+
+def _experiments() -> list[Path]:
+    return sorted(folder("experiments").rglob("*.yaml"), key=lambda path: (len(path.parts), path))
