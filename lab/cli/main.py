@@ -86,14 +86,21 @@ def _stderr() -> Output:
 
 def _version(*, wanted: bool) -> None:
     if wanted:
-        write(VERSION)
+        from lab.base.environment import commit
+
+        of, _, dirty = commit().partition("+")
+        changes = " with uncommitted changes" if dirty else ""
+        write(f"lab {VERSION}, {f'commit {of}{changes}' if of else 'unknown commit'}")
         raise typer.Exit
 
 
 @app.callback()
 def _root(
     _: Annotated[
-        bool, typer.Option("--version", callback=lambda v: _version(wanted=v), is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", callback=lambda v: _version(wanted=v), is_eager=True, help="Print version and commit."
+        ),
     ] = False,
 ) -> None:
     pass
@@ -101,7 +108,9 @@ def _root(
 
 @app.command()
 def run(
-    experiment: Annotated[Path, typer.Argument(help="An experiment file.", show_default=False)],
+    experiment: Annotated[
+        Path, typer.Argument(help="An experiment file, or the name of one that comes with lab.", show_default=False)
+    ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Run directory.", show_default="reports/<experiment>")
     ] = None,

@@ -15,6 +15,7 @@ from written_runs import make_store
 
 from lab.base.errors import CompileError, MissingToolError, StoreError, UserError
 from lab.base.executor import WorkerLostError
+from lab.base.version import VERSION
 from lab.cli import main
 from lab.toolchain.base import CompileRequest
 from lab.toolchain.select import toolchain
@@ -59,6 +60,20 @@ archs: [sm_90]
 def folder(tmp_path):
     (tmp_path / "small.yaml").write_text(SMALL)
     return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("commit", "said"),
+    [
+        ("0123456789ab", "commit 0123456789ab\n"),
+        ("0123456789ab+dirty", "commit 0123456789ab with uncommitted changes\n"),
+        ("", "unknown commit\n"),
+    ],
+)
+def test_the_version_is_printed_with_the_commit(commit, said, tmp_path, monkeypatch):
+    monkeypatch.setattr("lab.base.environment.commit", lambda: commit)
+    done = here("--version", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"lab {VERSION}, {said}")
 
 
 def test_run_prints_rows_writes_the_report_and_serves_a_page_that_ends_with_it(folder):
