@@ -1,4 +1,4 @@
-"""Mistakes that people thought of: each must be seen by the test that is named beside it. See `docs/mutation.md`."""
+"""Mistakes that people thought of: each must be seen by the test named beside it (`docs/explanation/mutation.md`)."""
 
 from __future__ import annotations
 

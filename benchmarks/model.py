@@ -1,4 +1,4 @@
-"""Write docs/model.md: the schedulers' model, run without a GPU, against the committed times of an H200.
+"""Write docs/explanation/model.md: the schedulers' model, run without a GPU, against the committed times of an H200.
 
 python benchmarks/model.py
 
@@ -21,7 +21,7 @@ from lab.store.figures import by_problem, estimated, measured
 from lab.store.model import VariantRecord
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "model.md"
+PAGE = ROOT / "docs" / "explanation" / "model.md"
 _WORST = 8
 _ERROR, _RANK = 0.1, 0.8  # what an estimate should reach
 _FEWEST = 5  # variants of a problem for a rank correlation
@@ -35,7 +35,7 @@ class Report:
         name: Its folder.
         used: What the model was made with of it.
         before: Median absolute error and Spearman's rank correlation of the model that knew neither register ports nor
-            the rounds of a grid, as published with the report; of the two oldest, of docs/model.md then. None of a
+            the rounds of a grid, as published with the report; of the two oldest, of the page then. None of a
             report that came later.
     """
 
@@ -77,7 +77,8 @@ main loop's SASS on an SM with its resident warps, cycle by cycle, and adds the 
   instruction issues when all registers that it reads, except those that `.reuse` kept, arrive within three cycles; an
   instruction of another warp empties the operand cache.
 - Each of the four sub-partitions sends one memory instruction in four cycles. They share one data path, on which an
-  access takes as many passes as the CPU execution counted wavefronts ([how those agree with hardware](fidelity.md)).
+  access takes as many passes as the CPU execution counted wavefronts ([against
+  hardware](../results/fidelity.md)).
   Loads from shared memory then pass to the registers at 4 bytes per lane and cycle, however few wavefronts they took.
 - A cp.async looks up a tag for each line that it reads; its sub-partition sends nothing else meanwhile. When its data
   arrives, it takes turns with the loads. Copies of 4 bytes whose lanes read four lines therefore cost four times as
@@ -129,8 +130,8 @@ have a median error of 10 % instead of 22 %, a p90 of 64 % instead of 105 % and 
 left: variants of 4 by 8 pixels that load from L1 wait less than estimated, and those that spill wait longer.
 
 Fifteen more kernels of experiments/others were estimated in a commit
-([benchmarks/predicted_15.md](../benchmarks/predicted_15.md)) before a GPU ran them at a2ab6ce. These are the errors of
-those committed estimates, the only list of whole sweeps here that is blind from end to end:
+([benchmarks/predicted_15.md](../../benchmarks/predicted_15.md)) before a GPU ran them at a2ab6ce. These are the errors
+of those committed estimates, the only list of whole sweeps here that is blind from end to end:
 
 {newest}
 
@@ -234,7 +235,7 @@ The aims on what was never fitted are a median error of 8 %, a p90 of 20 %, a ra
 The files stand in experiments/micro, their results in reports/h200/micro. The figures of shuffles in pipes mean
 nothing: ptxas removes them.
 
-For a GPU that nobody measured, [`lab calibrate`](calibrate.md) runs them and estimates take what they give.
+For a GPU that nobody measured, [`lab calibrate`](../how-to/calibrate.md) runs them and estimates take what they give.
 
 ### Kernels whose residuals led to changes
 
@@ -257,7 +258,7 @@ Measured afterwards, with the estimates of today's model:
 {unseen}
 
 What was estimated of eleven of these fourteen was committed before they ran on a GPU
-([benchmarks/predicted.md](../benchmarks/predicted.md)). These are the errors of those committed estimates:
+([benchmarks/predicted.md](../../benchmarks/predicted.md)). These are the errors of those committed estimates:
 
 {blind}
 

@@ -61,7 +61,7 @@ def lines() -> Iterator[str]:
             )
             three = " | ".join(f"{share:.3f}" for share in shares)
             yield (
-                f"| [{run}](../reports/h200/{run}/index.html), {row['layout']} | {row['measured_tflops']:.1f} "
+                f"| [{run}](../../reports/h200/{run}/index.html), {row['layout']} | {row['measured_tflops']:.1f} "
                 f"| {row['measured_peak_share']:.3f} | {three} | {math.prod(shares):.3f} | {row['counted_wait']} |"
             )
 

@@ -1,4 +1,4 @@
-"""Write the tables of docs/results.md and the figure of the GEMM from the committed H200 runs.
+"""Write the tables of docs/results/README.md and the figure of the GEMM from the committed H200 runs.
 
 python benchmarks/result_tables.py
 """
@@ -222,7 +222,7 @@ def tuning_table() -> str:
         frame = pd.read_csv(H200 / name / published.WINNERS)
         over = {key: frame[f"{key}_ms"] / frame["ms"] for key in ("cublas", "single_tuned")}
         means = [f"{np.exp(np.log(ratio).mean()):.2f}" if ratio.notna().any() else "" for ratio in over.values()]
-        link = f"[{sizes}](../reports/h200/{name}/index.html)"
+        link = f"[{sizes}](../../reports/h200/{name}/index.html)"
         cells = [link, f"{len(frame)}", means[0], f"{(over['cublas'] > 1).mean():.0%}", means[1]]
         lines.append(f"| {' | '.join([*cells, str(frame['kernel'].nunique())])} |")
     return "\n".join([*lines, ""])
@@ -272,7 +272,7 @@ def filled(page: str, made: dict[str, str]) -> str:
 
 def main() -> None:
     """Fill the tables of the results and draw the figure."""
-    page = ROOT / "docs" / "results.md"
+    page = ROOT / "docs" / "results" / "README.md"
     page.write_text(filled(page.read_text(), tables()))
     gemm_figure(_gemm(), H200 / "gemm.png")
 

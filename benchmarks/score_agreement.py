@@ -1,4 +1,6 @@
-"""Hold the score of any kernel (`lab.predict.score`) against the committed times of an H200, and write docs/score.md.
+"""Hold the score of any kernel (`lab.predict.score`) against the committed times of an H200, and write its page.
+
+The page is docs/explanation/score.md.
 
 python benchmarks/score_agreement.py
 
@@ -30,7 +32,7 @@ from lab.store.model import RunRecord, VariantRecord
 from lab.store.scores import lean, rate, scores
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "score.md"
+PAGE = ROOT / "docs" / "explanation" / "score.md"
 REPORTS = (
     "copy_mapping", "transpose_mapping", "softmax_rows", "softmax_half", "softmax_long", "softmax_traffic",
     "contraction",
@@ -213,8 +215,8 @@ def first_picks(names: Sequence[str]) -> str:
     for name in names:
         one = first_pick(name)
         rows.append(
-            f"| [{name.partition('/')[2]}](../experiments/{name}.yaml) | {one.n} | {one.label} | {one.reached:.1%} | "
-            f"{one.random:.1%} | {one.ties} | {_cell(one.rank)} |"
+            f"| [{name.partition('/')[2]}](../../experiments/{name}.yaml) | {one.n} | {one.label} | "
+            f"{one.reached:.1%} | {one.random:.1%} | {one.ties} | {_cell(one.rank)} |"
         )
     return "\n".join(rows)
 
@@ -290,7 +292,7 @@ with matrix instructions, as [below](#matrix-instructions):
 | integer, compare; convert; special; shuffle | 64; 32; 16; 32 lanes a cycle | the same; experiments/micro/pipes |
 | tensor cores | 2048 multiply-adds of float16 a cycle, of which mma.sync makes 0.59 and wgmma 0.90 | tensor_pipes |
 | load/store units | memory instructions, one a cycle | `lab/hardware/gpus.py` |
-| shared memory | wavefronts as executed, one a cycle | `lab/hardware/gpus.py`, [fidelity](fidelity.md) |
+| shared memory | wavefronts as executed, one a cycle | `lab/hardware/gpus.py`, [fidelity](../results/fidelity.md) |
 | L1 | passes through its banks, one a cycle; lines of 128 B, 2.8 a cycle | l1_reuse, random_sectors |
 | instruction fetch | instructions of code beyond 32 KB and beyond 128 KB | experiments/micro/code_size |
 | L2 reads | sectors that L1 misses (`lab/store/caches.py`), 36 B a cycle, scattered 20; copies 64, stages 55 | micro |

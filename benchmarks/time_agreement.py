@@ -2,7 +2,8 @@
 
 python benchmarks/time_agreement.py
 
-prints the tables that benchmarks/model.py puts into docs/model.md. Counts are those of the reports' own executions.
+prints the tables that benchmarks/model.py puts into docs/explanation/model.md. Counts are those of the
+reports' own executions.
 """
 
 from __future__ import annotations
@@ -181,7 +182,7 @@ def each(names: Sequence[str]) -> str:
         rank = "" if sweep.rank is None or math.isnan(sweep.rank) else f"{sweep.rank:.2f}"
         pick = f"{sweep.reached:.1%}" if sweep.told else f"cannot tell ({sweep.reached:.1%})"
         lines.append(
-            f"| [{sweep.name.partition('/')[2]}](../experiments/{sweep.name}.yaml) | {len(sweep.found)} | "
+            f"| [{sweep.name.partition('/')[2]}](../../experiments/{sweep.name}.yaml) | {len(sweep.found)} | "
             f"{np.median([abs(ratio - 1) for ratio in ratios]):.1%} | {np.median(ratios) - 1:+.1%} | {rank} | "
             f"{pick} | {sweep.random:.1%} | {held:.0%} |"
         )
@@ -242,7 +243,7 @@ def blind(page: Path) -> str:
         alike = max(one.us for one, _ in both) < SWEEP_ERROR * min(one.us for one, _ in both)
         reached = min(us for _, us in both) / min(both, key=lambda pair: pair[0].us)[1]
         pick = "cannot tell" if alike else f"{reached:.1%}"
-        lines.append(f"| [{name}](../experiments/others/{name}.yaml) | {_errors(rows)} | {pick} |")
+        lines.append(f"| [{name}](../../experiments/others/{name}.yaml) | {_errors(rows)} | {pick} |")
     errors = [abs(ratio - 1) for ratio, _ in every]
     lines.append(f"| all, p90 of the error {np.quantile(errors, 0.9):.0%} | {_errors(every)} | |")
     return "\n".join(lines)
@@ -263,7 +264,7 @@ def spaces() -> str:
         errors = [abs(ratio - 1) for ratio in ratios]
         picked, middle = min(pairs)[1], np.median([ms for _, ms in pairs])
         lines.append(
-            f"| [{kept.name}](../experiments/spaces/{kept.name}.yaml) | {len(pairs)} | {np.median(errors):.1%} | "
+            f"| [{kept.name}](../../experiments/spaces/{kept.name}.yaml) | {len(pairs)} | {np.median(errors):.1%} | "
             f"{np.quantile(errors, 0.9):.0%} | {np.median(ratios) - 1:+.1%} | {correlation(pairs) or 0:.2f} | "
             f"{kept.best_ms / picked:.1%} | {kept.best_ms / middle:.1%} |"
         )

@@ -222,7 +222,7 @@ def tune_kernel(  # noqa: PLR0917 - the order of Kernel Tuner's
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Try every setting of a kernel's parameters; takes the arguments of Kernel Tuner's function of this name.
 
-    docs/python.md lists where the two differ. What is not supported is refused by name.
+    docs/reference/python.md lists where the two differ. What is not supported is refused by name.
 
     Args:
         kernel_name: The kernel; ``add<float, block_size_x>`` instantiates a template.

@@ -33,7 +33,13 @@ def quick(root):
 
 @pytest.fixture
 def tests_for(quick, tmp_path, monkeypatch):
-    for name in (*SOURCES, "tests/test_readme.py", "tests/test_house.py", "tests/on_gpu/test_card.py"):
+    for name in (
+        *SOURCES,
+        "tests/test_readme.py",
+        "tests/wholes/test_tutorials.py",
+        "tests/test_house.py",
+        "tests/on_gpu/test_card.py",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
     monkeypatch.setattr(quick, "ROOT", tmp_path)
@@ -50,7 +56,7 @@ def test_tests_are_found_at_any_distance(tests_for):
 
 
 def test_files_that_are_not_python_have_tests_of_their_folder(tests_for):
-    assert tests_for("docs/verdict.md") == {"tests/test_readme.py"}
+    assert tests_for("docs/explanation/verdict.md") == {"tests/test_readme.py", "tests/wholes/test_tutorials.py"}
     assert tests_for("COPYING") == set()
 
 

@@ -67,8 +67,8 @@ def test_no_link_of_a_page_is_dead(folder):
 
 
 def test_the_results_link_to_the_runs():
-    results = REPORTS.parent / "docs" / "results.md"
-    found = re.findall(r"\]\((\.\./reports/[^)#]*)", results.read_text(encoding="utf-8"))
+    results = REPORTS.parent / "docs" / "results" / "README.md"
+    found = re.findall(r"\]\((\.\./\.\./reports/[^)#]*)", results.read_text(encoding="utf-8"))
     assert len(found) >= len(SHOWN) - 8
     assert [link for link in found if not (results.parent / link).exists()] == []
 

@@ -1,7 +1,7 @@
 """Emulate and measure the same launches: address patterns, the ladder's kernels, and the emulator's test kernels.
 
 Run ``python benchmarks/fidelity/measure.py`` where a GPU, PyCUDA and Nsight Compute are; it writes `h200.json` beside
-itself (or the file named), which ``write.py`` turns into docs/fidelity.md. Clocks are left alone.
+itself (or the file named), which ``write.py`` turns into docs/results/fidelity.md. Clocks are left alone.
 """
 
 from __future__ import annotations

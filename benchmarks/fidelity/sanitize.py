@@ -1,9 +1,9 @@
 """Let compute-sanitizer judge the emulator's test kernels and their planted faults, beside the emulator's verdict.
 
 Run ``python benchmarks/fidelity/sanitize.py`` where a GPU, PyCUDA and compute-sanitizer are; it writes `sanitizer.json`
-beside itself (or the file named), which ``write.py`` puts into docs/fidelity.md. ``--group order`` judges the kernels
-that synchronise and their mutants alone (`tests/support/race_cases.py`, `fault_cases.py`), ``--group kernels`` the
-emulator's test kernels; the other rows are kept.
+beside itself (or the file named), which ``write.py`` puts in docs/results/fidelity.md. ``--group order`` judges
+the kernels that synchronise and their mutants alone (`tests/support/race_cases.py`, `fault_cases.py`), ``--group
+kernels`` the emulator's test kernels; the other rows are kept.
 """
 
 from __future__ import annotations

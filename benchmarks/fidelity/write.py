@@ -1,4 +1,4 @@
-"""Write docs/fidelity.md from what `measure.py` and `sanitize.py` found: ``python benchmarks/fidelity/write.py``."""
+"""Write docs/results/fidelity.md from what `measure.py` and `sanitize.py` found."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-PAGE = HERE.parents[1] / "docs" / "fidelity.md"
+PAGE = HERE.parents[1] / "docs" / "results" / "fidelity.md"
 
 Row = Mapping[str, Any]
 _CLOSE = 0.01

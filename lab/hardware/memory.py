@@ -1,7 +1,7 @@
 """The cost of a warp's memory instruction: wavefronts of shared memory, sectors of global memory.
 
-The rules reproduce the counters of an H200 pattern by pattern; docs/fidelity.md, made by benchmarks/fidelity, holds
-the comparison. Arrays have one row for each warp and one column for each of its 32 lanes, unless a docstring says
+The rules reproduce the counters of an H200 pattern by pattern; docs/results/fidelity.md, made by benchmarks/fidelity,
+holds the comparison. Arrays have one row for each warp and one column for each of its 32 lanes, unless a docstring says
 otherwise; byte addresses are int64 and masks of lanes are bool.
 """
 
@@ -66,7 +66,7 @@ def shared_wavefronts(addresses: Integers, width: int, active: Lanes, *, loads: 
     In each phase, every bank delivers one 4-byte word a pass, and lanes that touch the same word share it. So a phase
     takes as many passes as the busiest bank has distinct words. Loads of 8 and 16 bytes take half as many phases, each
     of twice the lanes, where every lane of the warp has the address of its neighbour (lane xor 1), or every lane that
-    of lane xor 2; an inactive lane agrees with any. Source: the counters of an H200 (docs/fidelity.md).
+    of lane xor 2; an inactive lane agrees with any. Source: the counters of an H200 (docs/results/fidelity.md).
 
     Args:
         addresses: Byte addresses, (warps, 32), int64.
@@ -131,7 +131,7 @@ def copy_wavefronts(copy: Copy) -> Integers:
     pass moves all sectors between one source line and one target line whose positions in their lines differ by the same
     exclusive or. Two neighbouring lanes move a sector together where they fill both halves of it. Source: the counters
     of an H200; exact for copies whose 16-byte pieces have the same position in source and target sector
-    (docs/fidelity.md).
+    (docs/results/fidelity.md).
 
     Returns:
         Wavefronts of each warp, (warps,), int64.

@@ -8,7 +8,7 @@
     library.gemm(1.0, A, B, 0.0, C, stream=torch.cuda.current_stream())
     lab.dispatch.load("h200_sgemm").gemm(1.0, A, B, 0.0, C, layout="tn")  # comes with lab, for all layouts
 
-How streams, threads, contexts and graphs behave is in docs/dispatch.md.
+How streams, threads, contexts and graphs behave is in docs/how-to/dispatch.md.
 """
 
 from __future__ import annotations

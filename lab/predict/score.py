@@ -78,9 +78,10 @@ of the whole GPU are not, but for DRAM's, which the last blocks do not keep busy
 Launches that are shorter than 50 µs are timed in a queue, where the next is prepared while one runs, and with what L2
 holds in L2 (`warm_below_s`).
 
-docs/score.md, made by benchmarks/score_agreement.py, holds the score against the times of an H200. The order of the
-norm and the charge for partly filled sectors were chosen with its errors in view; the other constants are those of
-`lab.hardware.latencies` and of the documents named above, and a shuffle's latency is taken as that of shared memory.
+docs/explanation/score.md, made by benchmarks/score_agreement.py, holds the score against the times of an H200. The
+order of the norm and the charge for partly filled sectors were chosen with its errors in view; the other constants
+are those of `lab.hardware.latencies` and of the documents named above, and a shuffle's latency is taken as that of
+shared memory.
 
 `KernelScore.least_s` and `KernelScore.most_s` bound the time: the largest resource alone with all reuse in L1, and the
 groups of `_GROUPS` one after the other with none.
@@ -104,8 +105,8 @@ from lab.isa.model import InstructionClass as C
 from lab.predict.work import Fetched, LaunchWork, Ring, Spilled
 
 TOLERANCE: Final = 0.05
-"""Scores that differ by less are tied. Of pairs of variants that score further apart, docs/score.md counts how many the
-hardware orders alike; below this difference the order of the scores says nothing."""
+"""Scores that differ by less are tied. Of pairs of variants that score further apart, docs/explanation/score.md
+counts how many the hardware orders alike; below this difference the order of the scores says nothing."""
 
 ORDER: Final = 4
 _GROUPS: Final = (

@@ -33,7 +33,7 @@ def judged(
     pace: Pace | None = None,
     model: EstimateTask | None = None,
 ) -> VariantRecord:
-    """The record with what the emulator found, and the verdict that follows from it (docs/verdict.md).
+    """The record with what the emulator found, and the verdict that follows from it (docs/explanation/verdict.md).
 
     What is worse decides: a fault at the executed size, one under another condition, an execution that failed, what was
     not shown. An instruction that the emulator lacks is no fault of the kernel, whose status stays `inspected`.

@@ -28,7 +28,7 @@ LIKELY_ERROR: Final = MappingProxyType({SCHEDULERS: (0.85, 1.75), COUNTS: (0.75,
 Schedulers: the 5th and the 90th percentile of measured over estimated time, of gemm_small, gemm_odd, contraction and
 gemm_bulk in equal parts, to which no constant was fitted. Counted work: the 5th and the 95th percentile of measured
 over least and over greatest time, of the twelve kernels in benchmarks/held_out.txt that were measured by 2026-11-22.
-docs/model.md counts how many measured times of other kernels such intervals hold.
+docs/explanation/model.md counts how many measured times of other kernels such intervals hold.
 """
 SWEEP_ERROR: Final = 1.2
 """Factor by which the times of one sweep by counted work err against each other. In half of the sweeps of

@@ -236,8 +236,9 @@ class Response:
 
 _TOLERANCE: Final = {Basis.MEASURED: 0.005, Basis.ESTIMATE: 0.02, Basis.SCORE: TOLERANCE, Basis.CEILING: 1e-6}
 """Relative differences that mean nothing. Measured: medians of one session repeat within half a per cent at the median
-of reports/h200 (what a variant's own samples scatter is added by `noise`). Estimate: docs/model.md finds that orders of
-instructions that change throughput by 2 % and more are within its error on one loop. Score: `lab.predict.score`."""
+of reports/h200 (what a variant's own samples scatter is added by `noise`). Estimate: docs/explanation/model.md finds
+that orders of instructions that change throughput by 2 % and more are within its error on one loop. Score:
+`lab.predict.score`."""
 
 
 @remembered

@@ -21,10 +21,10 @@ from lab.toolchain.base import Resources
 
 
 class Status(StrEnum):
-    """The verdict on a variant, or how far it came; docs/verdict.md says what each word promises."""
+    """The verdict on a variant, or how far it came; docs/explanation/verdict.md says what each word promises."""
 
     INSPECTED = "inspected"  # compiled and read; nothing executed it
-    VERIFIED = "verified"  # right under every condition of docs/verdict.md
+    VERIFIED = "verified"  # right under every condition of docs/explanation/verdict.md
     PARTIAL = "verified in part"  # nothing was found wrong, but something was not shown
     SUSPECT = "suspect"  # a fault at the problem's own size, in another order, in another launch
     WRONG = "wrong"  # outputs differ from the reference, or a fault at the executed size

@@ -1,4 +1,4 @@
-"""The reasons of verdicts in words, those of many variants grouped; docs/verdict.md says what each word promises."""
+"""The reasons of verdicts in words, those of many variants grouped; docs/explanation/verdict.md defines each word."""
 
 from __future__ import annotations
 

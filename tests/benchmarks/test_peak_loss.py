@@ -1,4 +1,4 @@
-"""`benchmarks/peak_loss.py`: shares of the peak, and the table of docs/sgemm-peak.md."""
+"""`benchmarks/peak_loss.py`: shares of the peak, and the table of docs/results/sgemm-peak.md."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def test_rounds_count_the_places_of_whole_rounds(peak_loss, block_m, block_n, th
 
 
 def test_the_page_has_the_table_of_the_committed_runs(peak_loss, root):
-    page = (root / "docs" / "sgemm-peak.md").read_text(encoding="utf-8")
+    page = (root / "docs" / "results" / "sgemm-peak.md").read_text(encoding="utf-8")
     _, _, rest = page.partition("<!-- table: peak loss -->\n")
     assert rest.partition("\n<!-- end table -->")[0].splitlines() == list(peak_loss.lines())

@@ -1,4 +1,4 @@
-"""`benchmarks/result_tables.py`: the tables of docs/results.md are those of the committed results."""
+"""`benchmarks/result_tables.py`: the tables of docs/results/README.md are those of the committed results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def result_tables(benchmark_script):
 
 
 def test_the_results_have_todays_tables(result_tables, root):
-    made, page = result_tables.tables(), (root / "docs" / "results.md").read_text()
+    made, page = result_tables.tables(), (root / "docs" / "results" / "README.md").read_text()
     assert all(text.count("\n") >= 4 for text in made.values())  # a head, a rule, two rows
     for name, text in made.items():
         shown = f"{result_tables.START.format(name)}{text}{result_tables.END}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "score.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "score.md"
 
 
 def test_a_row_compares_within_and_over_problems(benchmark_script):

@@ -295,7 +295,7 @@ def test_one_problem_of_each_kind_is_asked(read, monkeypatch):
 
 
 def test_the_page_on_kernels_shows_an_experiment(root):
-    page = (root / "docs" / "your-kernel.md").read_text()
+    page = (root / "docs" / "reference" / "your-kernel.md").read_text()
     section = page.partition("## Beside an operator's kernels")[2]
     shown = section.partition("```yaml\n")[2].partition("```")[0]
     experiment = from_text(f"question: Which?\n{shown}", root / "experiments" / "shown.yaml")

@@ -1,4 +1,4 @@
-"""The rules of `lab.hardware.memory` against what an H200 counted, pattern by pattern (docs/fidelity.md)."""
+"""The rules of `lab.hardware.memory` against what an H200 counted, pattern by pattern (docs/results/fidelity.md)."""
 
 import json
 import sys

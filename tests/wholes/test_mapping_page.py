@@ -1,4 +1,4 @@
-"""docs/mapping.md: what it prints is what `lab map` prints, and every claim of a proof is put to the race finder."""
+"""docs/reference/mapping.md: it prints what `lab map` prints, and every claim of a proof is put to the race finder."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from lab.templates.mapping.scopes import SCOPES, LaunchShape, check_launch, numb
 from lab.templates.mapping.text import parse
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "mapping.md").read_text()
-SOURCES = (ROOT / "docs" / "sources.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "mapping.md").read_text()
+SOURCES = (ROOT / "docs" / "explanation" / "sources.md").read_text()
 CONSOLE = re.findall(r"```console\n\$ lab map (.*)\n((?:.*\n)*?)```", PAGE)
 
 

@@ -1,4 +1,4 @@
-"""The examples of docs/python.md, executed one after another."""
+"""The examples of docs/reference/python.md, executed one after another."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
 
 
 def test_the_examples_run(tmp_path):

@@ -3,7 +3,7 @@
 A floating-point tensor core multiplies exactly and adds the products of a block of k, together with the accumulator,
 in one go: it aligns all of them to the largest exponent among them, keeps some bits below it, cuts the others off, adds
 the rest exactly, and cuts (or rounds) the sum to the result's format. PTX leaves all of that open; `RULES` holds what
-was measured on an H200 by `benchmarks/tensor_cores.py`, and docs/tensor-cores.md says how far it is exact.
+was measured on an H200 by `benchmarks/tensor_cores.py`, and docs/explanation/tensor-cores.md says how far it is exact.
 
 The method is that of Fasi, Higham, Mikaitis and Pranesh, Numerical behavior of NVIDIA tensor cores (2021); Khattak and
 Mikaitis, Accurate models of NVIDIA tensor cores (2025), name the constants of the H100.

@@ -32,7 +32,7 @@ class ArrayFunction:
 
     Attributes:
         name: Its name.
-        group: Where the table of `docs/references.md` shows it.
+        group: Where the table of `docs/reference/references.md` shows it.
         function: It, behind the rules that all operations share.
     """
 

@@ -183,7 +183,7 @@ def _scored(records: Sequence[VariantRecord], response: Response) -> tuple[Colum
     shown, found = response.basis is Basis.SCORE, scores(records)
     rates = {r.variant: rate(r, found[r.variant]) for r in records if r.variant in found}
     bounds = {variant: one.bound for variant, one in found.items()}
-    about = "from a predicted time: what each resource must do, by counts of the CPU execution (docs/score.md)"
+    about = "from a predicted time: each resource's work, by counts of the CPU execution (docs/explanation/score.md)"
     return (
         Column(
             "scored_tflops",
@@ -221,7 +221,12 @@ def _estimated_times(records: Sequence[VariantRecord]) -> tuple[Column, ...]:
     costs = {variant: one.cost for variant, one in found.items() if one.cost}
     return (
         column("estimated_ms", "estimated time", lambda one: one.ms, about),
-        column("estimated_ms_low", "at least", lambda one: one.low_ms, "least time that is likely (docs/model.md)"),
+        column(
+            "estimated_ms_low",
+            "at least",
+            lambda one: one.low_ms,
+            "least time of the interval (docs/explanation/model.md)",
+        ),
         column("estimated_ms_high", "at most", lambda one: one.high_ms, "greatest time that is likely"),
         Column(
             "estimated_cost",

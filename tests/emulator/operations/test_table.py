@@ -40,7 +40,7 @@ CONTROL = {"bra", "brx", "call", "ret", "exit", "trap", "brkpt"}
 
 
 def test_the_page_on_ptx_lists_every_family(root):
-    page = (root / "docs" / "ptx.md").read_text()
+    page = (root / "docs" / "reference" / "ptx.md").read_text()
     table, refused = page.partition("Refused:")[::2]
     listed = set(re.findall(r"`(\w+)`", table)) - {"printf", "assert"}
     textures = set(re.findall(r"`(\w+)`", refused.partition(")")[0]))

@@ -12,11 +12,11 @@ from lab.operators.declared.functions import ARRAY_FUNCTIONS, CONSTANTS, array_o
 from lab.operators.declared.tracked import ArrayOperationError, Rules, Tracked
 
 RULES = Rules(SINGLE)
-DOCUMENT = Path(__file__).parents[3] / "docs" / "references.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "references.md"
 
 
 def table() -> str:
-    """The list of functions in `docs/references.md`."""
+    """The list of functions in `docs/reference/references.md`."""
     lines = []
     for group in dict.fromkeys(one.group for one in ARRAY_FUNCTIONS.values()):
         lines += ["", f"### {group.capitalize()}", "", "| function | value |", "| --- | --- |"]
