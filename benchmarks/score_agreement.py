@@ -361,7 +361,7 @@ into TF32, is told by its registers, which could not hold the sums of so many ti
 0.71 and the order 16 have the least mean error over hgemm_ladder, hgemm_best, hgemm_layouts and those variants of
 hgemm_random that were in view (all as of commit 313f50ff); 26 over either half of hgemm_ladder and hgemm_best; 55 and
 0.6 over all published pages of such products. How these kernels compare stands in
-[hgemm.md](hgemm.md#estimated-times).
+[GEMM on tensor cores](../results/hgemm.md#estimated-times).
 
 ## How it compares with an H200
 
