@@ -36,7 +36,7 @@ MOST_PAGE_BYTES = 100_000
 def committed() -> list[Path]:
     """Files of results that git keeps."""
     every = (path for card in CARDS for path in (REPORTS / card).rglob("*"))
-    return [path for path in every if path.is_file() and published.FULL not in path.parts]
+    return [REPORTS / "README.md", *(path for path in every if path.is_file() and published.FULL not in path.parts)]
 
 
 def links(page: Path) -> list[str]:
