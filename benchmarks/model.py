@@ -149,7 +149,7 @@ pick that reaches 95 % of the best in nine of ten sweeps. They are missed. The c
 - **Partly filled sectors** are charged their rest in DRAM unless later stores of the same block fill them. inverse3 is
   34 % too fast without that charge, and 58 % too slow with it.
 
-### Where the constants come from
+### Sources of the constants
 
 | constant | value | measured by |
 |---|---|---|
@@ -198,7 +198,7 @@ a stride of 36 bytes from the next thread's, and L1 serves the rest of each sect
 """
 
 _REMAINS = """\
-## What remains
+## Known gaps
 
 - Noise of the measurements does not bound these figures: gemm_best repeated with its own scatter correlates with itself
   at 0.9995.

@@ -16,7 +16,7 @@ _CLOSE = 0.01
 
 _INTRODUCTION = """\
 <!-- made by benchmarks/fidelity/write.py; do not edit -->
-# How far the emulator's counts agree with hardware
+# The emulator's counts against hardware counters
 
 The emulator executes PTX and counts requests, wavefronts and sectors by rules (`lab/hardware/memory.py`). This page
 compares its counts with those of Nsight Compute for the same launches on a GPU. Counts are compared exactly; nothing is

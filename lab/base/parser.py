@@ -93,10 +93,10 @@ _BEHIND = {
     "": "an operator or the end of the expression",
     "else": "an operator, or 'else' and the value where the condition is false",
 }
-"""What is accepted behind a value where no bracket must be closed."""
+"""The phrase for the tokens accepted behind a value where no bracket is open."""
 
 _INFIX = {*_AS_STRONG, "*", "**", "==", "!=", "<", "<=", ">", ">=", "|", ".", "and", "or", "if", "else"} - {"+", "-"}
-"""What needs a value in front of it."""
+"""Operators that need a value in front of them."""
 
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 _VALUE = "a number, a text, a name, '(', '[' or '{'"
@@ -213,7 +213,7 @@ def _skeleton(tokens: list[_Token]) -> str:  # noqa: C901, PLR0912 - a branch fo
             line, value_next = "n", False
         elif text in ("(", "[", "{"):
             if not value_next and (text, tokens[i + 1].text) == ("[", "]"):
-                raise NotationError(tokens[i + 1].column, "there is no index between the brackets", _VALUE)
+                raise NotationError(tokens[i + 1].column, "the index between the brackets is missing", _VALUE)
             begins.append(i + 1)
             closing.append(_CLOSING[text])
             if len(closing) > _MOST_NESTING:
@@ -331,7 +331,7 @@ def _number(word: str, column: int) -> int | float:
     try:
         number: int | float = ast.literal_eval(word)
     except SyntaxError:  # 007, 1__0, 1_
-        raise NotationError(column, f"{word!r} is no number", "a number such as 8, 1_000, 0x20, 1.5, 1e-3") from None
+        raise NotationError(column, f"{word!r} is not a number", "a number such as 8, 1_000, 0x20, 1.5, 1e-3") from None
     return number
 
 

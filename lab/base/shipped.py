@@ -44,7 +44,7 @@ def experiment(named: Path) -> Path:
         return named
     near = did_you_mean(name, files) or did_you_mean(name, (path.stem for path in files.values()))
     accepted = f"a file, or a shipped experiment: {', '.join(files)}"
-    raise UserError("there is no such experiment", found=name, accepted=accepted, suggestion=near)
+    raise UserError("unknown experiment", found=name, accepted=accepted, suggestion=near)
 
 
 def _experiments() -> list[Path]:

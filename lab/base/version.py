@@ -18,7 +18,7 @@ COMMIT_FILE = "commit.txt"
 
 
 def commit_of(root: Path, variables: Mapping[str, str] | None = None) -> str:
-    """Return the commit of a clone, with `+dirty` where files differ; empty where there is no clone or no git.
+    """Return the commit of a clone, with `+dirty` where files differ; empty without a clone or git.
 
     Args:
         root: The clone's folder.

@@ -42,7 +42,7 @@ def test_a_path_is_taken_as_it_is(package: Path, name: str) -> None:
 
 
 def test_another_name_is_refused_with_those_there_are(package: Path) -> None:
-    with pytest.raises(UserError, match="no such experiment") as error:
+    with pytest.raises(UserError, match="unknown experiment") as error:
         shipped.experiment(Path("scam"))
     assert error.value.suggestion == "did you mean 'scan'?"
     assert "add, others/scan, others/sum, plain/add, plain/sum" in str(error.value.accepted)

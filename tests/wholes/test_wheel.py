@@ -1,4 +1,4 @@
-"""The wheel: light, complete, and usable where there is no clone."""
+"""The wheel: light, complete, and usable outside of a clone."""
 
 from __future__ import annotations
 
