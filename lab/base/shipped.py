@@ -31,21 +31,16 @@ def experiment(named: Path) -> Path:
     """
     if named.suffix or named.is_file():
         return named
-    files = {path.relative_to(folder("experiments")).with_suffix("").as_posix(): path for path in _experiments()}
-    name = named.as_posix()
-    if name in files:
-        return files[name]
-    same = [full for full, path in files.items() if path.stem == name]
+    root, name = folder("experiments"), named.as_posix()
+    paths = sorted(root.rglob("*.yaml"), key=lambda path: (len(path.parts), path))
+    files = {path.relative_to(root).with_suffix("").as_posix(): path for path in paths}
+    same = [name] if name in files else [full for full, path in files.items() if path.stem == name]
     if len(same) == 1:
         return files[same[0]]
     if same:
         raise UserError("several shipped experiments have this name", found=name, accepted=same)
     if named.exists():
         return named
-    near = did_you_mean(name, files) or did_you_mean(name, (path.stem for path in files.values()))
+    near = did_you_mean(name, files) or did_you_mean(name, (path.stem for path in paths))
     accepted = f"a file, or a shipped experiment: {', '.join(files)}"
     raise UserError("unknown experiment", found=name, accepted=accepted, suggestion=near)
-
-
-def _experiments() -> list[Path]:
-    return sorted(folder("experiments").rglob("*.yaml"), key=lambda path: (len(path.parts), path))
