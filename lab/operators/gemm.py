@@ -449,11 +449,11 @@ class Gemm(Operator[GemmProblem]):
         float32, so an operand that nobody rounds is cut off: w is 2^-10 for `tf32`; rounding to nearest halves it.
 
         Tensor cores add products of floats of eight bits to sums with 13 bits behind the first
-        (docs/explanation/tensor-cores.md): each of 32 products, and the sum before, is cut off at
-        2^-13 of the largest of them. Sums of at most 128 terms,
-        which are then added in FP32, are about four times a term when they lose most, so w is 2^-11. Where all k terms
-        are added so (`fast_accumulation`), a sum of size sqrt(p) after p terms loses 2^-14 of it on average with each
-        32 terms: sqrt(k) / 96 times 2^-13 of a scale of k in all. The terms' own losses are about 2^-13 of the scale.
+        (docs/explanation/tensor-cores.md): each of 32 products, and the sum before, is cut off at 2^-13 of the largest
+        of them. Sums of at most 128 terms, which are then added in FP32, are about four times a term when they lose
+        most, so w is 2^-11. Where all k terms are added so (`fast_accumulation`), a sum of size sqrt(p) after p terms
+        loses 2^-14 of it on average with each 32 terms: sqrt(k) / 96 times 2^-13 of a scale of k in all. The terms' own
+        losses are about 2^-13 of the scale.
         The bound has more, ``(2 + sqrt(k) / 32) 2^-13 scale``: random sums with k from 1 to 8192 reach a third of it.
 
         Integers must be equal.
