@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.emulator.arrays import Doubles, Floats, Halves, Mask, Singles
+from lab.emulator.primitives import delegate
 
 _Floating = TypeVar("_Floating", bound=np.floating[Any])
 
@@ -93,6 +94,9 @@ def odd_sum(a: Doubles, b: Doubles) -> Doubles:
 
 def canonical32(x: Singles) -> None:
     """Replace every NaN of a contiguous float32 array by PTX's canonical one, in place."""
+    if type(x) is not np.ndarray:
+        delegate("canonical32", x)
+        return
     square = np.dot(x, x)  # NaN if and only if x has one: the terms are never negative
     if square != square:  # noqa: PLR0124  this is the test for NaN
         x.view(np.uint32)[np.isnan(x)] = NAN32
@@ -100,6 +104,9 @@ def canonical32(x: Singles) -> None:
 
 def canonical64(x: Doubles) -> None:
     """Replace every NaN of a contiguous float64 array by the canonical one, in place."""
+    if type(x) is not np.ndarray:
+        delegate("canonical64", x)
+        return
     square = np.dot(x, x)
     if square != square:  # noqa: PLR0124  this is the test for NaN
         x.view(np.uint64)[np.isnan(x)] = NAN64
@@ -107,6 +114,8 @@ def canonical64(x: Doubles) -> None:
 
 def flush32(x: Singles) -> Singles:
     """Return x with subnormal singles replaced by zeros of their sign (`.ftz`)."""
+    if type(x) is not np.ndarray:
+        return delegate("flush32", x)
     bits = x.view(np.uint32)
     tiny = (bits & np.uint32(0x7F800000)) == 0
     if not np.count_nonzero(tiny):
@@ -135,6 +144,9 @@ def fma32(out: Singles, a: Singles, b: Singles, c: Singles) -> None:
     rounding. That rounding can only mislead the second one where the double lies exactly half-way between two
     singles; such elements, one in 2^29 of random ones, are nudged towards the true value.
     """
+    if type(out) is not np.ndarray:
+        out[...] = fused32(a, b, c)
+        return
     s = np.multiply(a, b, dtype=np.float64)
     np.add(s, c, out=s)
     half_way = np.equal(np.left_shift(s.view(np.uint64), _DROP), _HALF_WAY)
@@ -146,6 +158,15 @@ def fma32(out: Singles, a: Singles, b: Singles, c: Singles) -> None:
         _redo_tiny(result, s, a, b, c)
     canonical32(result)
     out[...] = result
+
+
+def fused32(a: Singles, b: Singles, c: Singles) -> Singles:
+    """Return the single-precision fused multiply-add, as `fma32` writes it."""
+    if type(a) is not np.ndarray:
+        return delegate("fused32", a, b, c)
+    result = np.empty(np.broadcast(a, b, c).shape, np.float32)
+    fma32(result, a, b, c)
+    return result
 
 
 def _error_of_sum(chosen: Mask, a: Singles, b: Singles, c: Singles) -> Doubles:
@@ -175,6 +196,9 @@ def fma64(out: Doubles, a: Doubles, b: Doubles, c: Doubles) -> None:
 
     Elements whose partial results could overflow or lose low bits are computed again with exact integers.
     """
+    if type(out) is not np.ndarray:
+        delegate("fma64", out, a, b, c)
+        return
     high, low = two_product(a, b)
     th, tl = two_sum(c, low)
     vh, vl = two_sum(high, th)
@@ -287,7 +311,7 @@ def round32(s: Doubles, e: Doubles, mode: str) -> Singles:
 def fma32_directed(a: Singles, b: Singles, c: Singles, mode: str) -> Singles:
     """Return the single-precision fused multiply-add with a directed (or odd) rounding."""
     product = np.multiply(a, b, dtype=np.float64)
-    addend = np.asarray(c, np.float64)
+    addend = c.astype(np.float64)
     s, e = two_sum(product, addend)
     result = round32(s, np.where(np.isfinite(s), e, 0.0), mode)
     if mode == "rm":  # an exact cancellation is -0 when rounding down

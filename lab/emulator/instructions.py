@@ -103,7 +103,7 @@ class InstructionBinder:
         are never executed for chosen threads, so that form is then made only when it is first needed.
         """
         opcode, everyone = binder.instruction.opcode, self.batch.everyone
-        alu, outs, ins = _decoded(opcode, binder.instruction.operands)
+        alu, outs, ins = decoded_operands(opcode, binder.instruction.operands)
         if self.rounding is not None and self.rounding.applies(position):
             alu = replace(alu, compute=displaced(opcode, alu.compute, self.rounding, position) or alu.compute)
         arrays = _whole(binder, alu, outs, ins)
@@ -189,7 +189,7 @@ class InstructionBinder:
 
 
 @lru_cache(maxsize=1 << 14)  # each batch of each launch of a kernel binds its instructions anew
-def _decoded(opcode: str, written: tuple[str, ...]) -> tuple[Alu, tuple[str, ...], tuple[str, ...]]:
+def decoded_operands(opcode: str, written: tuple[str, ...]) -> tuple[Alu, tuple[str, ...], tuple[str, ...]]:
     """Return an operation on registers with its destinations and sources as names.
 
     Raises:

@@ -12,22 +12,19 @@ from lab.emulator import operands
 from lab.emulator.batch import make_batch
 from lab.emulator.binding import CARRY, SINK, OperandBinder, Storage
 from lab.emulator.callgraph import call_of
-from lab.emulator.compiled import conversion_forms, float_forms, integer_forms
-from lab.emulator.compiled.forms import FORMS, Form, one
-from lab.emulator.compiled.ir import splat, words
 from lab.emulator.control import CodeBlock
 from lab.emulator.errors import UnsupportedInstruction, text_of
+from lab.emulator.instructions import decoded_operands
 from lab.emulator.memory.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
+from lab.emulator.operations.base import Alu, assign
 from lab.emulator.operations.spaces import take_space
+from lab.emulator.operations.table import ALU
 from lab.emulator.program import Program
 from lab.emulator.registers import RegisterFile
 from lab.emulator.special import StepClock, special_registers
 from lab.isa.model import Instruction
 from lab.isa.ptx.constants import integer
-
-MODULES = (integer_forms, float_forms, conversion_forms)
-"""The modules that enter forms into the table."""
 
 _HINTS = (
     "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "weak", "unified", "L1::evict_normal", "L1::evict_unchanged",
@@ -56,12 +53,12 @@ class Operation:
     """An operation on registers.
 
     Attributes:
-        form: What it does.
+        alu: What it does.
         outs: Destinations.
         ins: Sources.
     """
 
-    form: Form
+    alu: Alu
     outs: tuple[str, ...]
     ins: tuple[str, ...]
 
@@ -140,17 +137,6 @@ class Nothing:
 
 
 Decoded = Operation | MemoryAccess | AsyncCopy | CopyGroups | WarpOperation | Nothing
-
-
-def _whole(operation: Operation) -> Operation:
-    """Return an operation that has as many operands as its form.
-
-    Raises:
-        UnknownForm: it has not.
-    """
-    if len(operation.ins) != len(operation.form.ins) or len(operation.outs) != len(operation.form.outs):
-        raise UnknownForm("it takes other operands")
-    return operation
 
 
 class Decoder:
@@ -277,38 +263,11 @@ class Decoder:
                 return _of_warp(instruction, op)
             if op.family in _NOTHING or instruction.opcode in ("bar.warp.sync", "barrier.warp.sync"):
                 return Nothing()
-            return _whole(self._operation(instruction, op))
+            return _operation(instruction, op)
         except UnknownForm as error:
             raise self._refused(position, str(error)) from error
         except (ValueError, IndexError) as error:
             raise self._refused(position, "it takes other operands") from error
-
-    def _operation(self, instruction: Instruction, op: Opcode) -> Operation:
-        written = instruction.operands
-        texts = [piece.strip() for piece in written[0].split("|")] if written else []
-        texts += written[1:]
-        if op.family == "cvta":
-            return _converted_address(op, texts)
-        if op.family == "mov" and texts and (texts[0].startswith("{") or texts[-1].startswith("{")):
-            t = op.type()
-            op.finish()
-            if texts[0].startswith("{"):
-                outs = operands.elements(texts[0])
-                return Operation(conversion_forms.unpacking(t, len(outs)), outs, tuple(texts[1:]))
-            ins = operands.elements(texts[1])
-            return Operation(conversion_forms.packing(t, len(ins)), tuple(texts[:1]), ins)
-        build = FORMS.get(op.family)
-        if build is None:
-            raise UnknownForm("no compiled form")
-        form = build(op, len(texts))
-        carries_out = "pred" in form.outs[1:] and op.family in ("add", "sub", "addc", "subc")
-        carries_in = op.family in ("addc", "subc")
-        count = len(form.outs) - carries_out
-        outs = (*texts[:count], *([CARRY] * carries_out))
-        ins = (*texts[count:], *([CARRY] * carries_in))
-        if len(ins) != len(form.ins) or len(outs) != len(form.outs):
-            raise UnknownForm(f"{len(texts)} operands")
-        return Operation(form, outs, ins)
 
     def _access(self, position: int, instruction: Instruction, op: Opcode) -> MemoryAccess:
         if len(instruction.operands) != 2:  # noqa: PLR2004  register and address
@@ -468,15 +427,23 @@ class Decoder:
     def _stays_loose(self, decoded: Decoded, name: str, loose: set[str]) -> bool:
         if not isinstance(decoded, Operation) or self.type_of(name) not in ("f32", "f64"):
             return False
-        if decoded.form.loose:
+        if decoded.alu.loose:
             return True
-        if not decoded.form.copies or decoded.form.outs[0] != self.type_of(name):
+        if not decoded.alu.copies or decoded.alu.outs[0] != self.type_of(name):
             return False
         source = decoded.ins[0]
         if source in loose:
             return True
         value = operands.literal(source)
         return isinstance(value, operands.FloatBits) and value.value == value.value
+
+
+def _operation(instruction: Instruction, op: Opcode) -> Operation:
+    if op.family == "cvta":
+        return _converted_address(op, instruction.operands)
+    if op.family not in ALU:
+        raise UnknownForm("no compiled form")
+    return Operation(*decoded_operands(instruction.opcode, instruction.operands))
 
 
 def _copy(instruction: Instruction, op: Opcode) -> Decoded:
@@ -531,6 +498,6 @@ def _converted_address(op: Opcode, texts: Sequence[str]) -> Operation:
         raise UnknownForm("generic")
     op.finish()
     window = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}.get(space, 0)
-    step = splat(-window if to_space else window, 64)
-    form = Form(one(lambda code, a: code.op(f"add {words(64)} {a}, {step}")), ("u64",), ("u64",))
-    return Operation(form, tuple(texts[:1]), tuple(texts[1:]))
+    step = np.array([-window if to_space else window]).astype(np.uint64)
+    target, source = texts
+    return Operation(Alu(assign(lambda a: a + step), ("u64",), ("u64",)), (target,), (source,))

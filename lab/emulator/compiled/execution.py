@@ -17,10 +17,10 @@ from lab.emulator.arrays import Bytes, Indices
 from lab.emulator.batch import ALONE, Index3, make_batch, padded_threads
 from lab.emulator.compiled import accesses, copies, layout, patterns
 from lab.emulator.compiled.decoding import NotCompiled
-from lab.emulator.compiled.float_forms import SPECIAL
 from lab.emulator.compiled.ir import LANES
 from lab.emulator.compiled.kept import KernelMaker
 from lab.emulator.compiled.kernel_code import KernelCode
+from lab.emulator.compiled.primitive_code import SPECIAL
 from lab.emulator.compiled.shadows import MANY, MOST_THREADS, WRITTEN, Cells32, Watched, meet
 from lab.emulator.compiled.warp_code import COPY, GLOBAL_ATOMIC
 from lab.emulator.memory.memory import FIRST_BUFFER, PARAM_SEGMENT, AddressSpace, Region

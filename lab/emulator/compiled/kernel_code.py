@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from lab.emulator.compiled import accesses, copies, layout, patterns, shadows
 from lab.emulator.compiled.decoding import Decoder
-from lab.emulator.compiled.float_forms import SPECIAL
 from lab.emulator.compiled.ir import BITS_VECTOR, LANES, signed, splat, vector, words
+from lab.emulator.compiled.primitive_code import SPECIAL
 from lab.emulator.compiled.shadows import LAST_TIME, TIME_SHIFT, Watched
 from lab.emulator.compiled.warp_code import CountedSite, WarpCode, local_stride
 from lab.emulator.program import Program
@@ -121,7 +121,6 @@ def _intrinsics() -> str:
     for name in ("ctpop", "bitreverse"):
         lines += [f"declare {words(b)} @llvm.{name}.v{LANES}i{b}({words(b)})" for b in (32, 64)]
     lines += [f"declare {words(b)} @llvm.ctlz.v{LANES}i{b}({words(b)}, i1)" for b in (32, 64)]
-    lines += [f"declare {words(32)} @llvm.s{name}.sat.v{LANES}i32({words(32)}, {words(32)})" for name in ("add", "sub")]
     for t in ("f32", "f64"):
         ty, stem = vector(t), f"v{LANES}f{t[1:]}"
         lines += [
@@ -130,7 +129,6 @@ def _intrinsics() -> str:
         ]
         lines.append(f"declare {ty} @llvm.copysign.{stem}({ty}, {ty})")
         lines.append(f"declare {ty} @llvm.fma.{stem}({ty}, {ty}, {ty})")
-        lines.append(f"declare {BITS_VECTOR} @llvm.is.fpclass.{stem}({ty}, i32)")
     for bits in (8, 16):  # local memory
         pointers = accesses.words_of_pointers()
         lines.append(

@@ -21,7 +21,6 @@ from lab.emulator.compiled.decoding import (
     Operation,
     WarpOperation,
 )
-from lab.emulator.compiled.float_forms import canonical
 from lab.emulator.compiled.ir import (
     BITS_VECTOR,
     IOTA,
@@ -35,11 +34,13 @@ from lab.emulator.compiled.ir import (
     vector,
     words,
 )
+from lab.emulator.compiled.primitive_code import canonical
 from lab.emulator.compiled.shadows import LAST_TIME, TIME_SHIFT, Watched
+from lab.emulator.compiled.tracing import Traced, trace
 from lab.emulator.control import CodeBlock, is_gate
 from lab.emulator.errors import text_of
 from lab.emulator.memory.memory import SHARED_SEGMENT, SHARED_WINDOW
-from lab.emulator.opcodes import UnknownForm
+from lab.emulator.opcodes import DTYPES, UnknownForm
 from lab.emulator.program import Program
 from lab.isa.model import Instruction
 
@@ -379,7 +380,7 @@ class WarpCode:
             return self._constant(position, text, t)
         value, type_ = self._current(text)
         if text in self._loose_values and not tolerant:
-            value = canonical(code, declared, value)
+            value = self._canonical(declared, value)
             self._values[text] = value, type_
             self._loose_values.discard(text)
         if declared == "pred" or t == "pred":
@@ -393,6 +394,10 @@ class WarpCode:
             return code.bitcast(type_, value, vector(t))
         cut = code.op(f"trunc {words(have)} {code.bitcast(type_, value, words(have))} to {words(want)}")
         return code.bitcast(words(want), cut, vector(t))
+
+    def _canonical(self, t: str, value: str) -> str:
+        """Return floats with the canonical NaN for every NaN."""
+        return canonical(Traced(self._code, DTYPES[t], value)).name
 
     def _fit(self, given: tuple[str, int], t: str) -> str:
         value, bits = given
@@ -466,7 +471,7 @@ class WarpCode:
         if declared is None or (declared == "pred") != (t == "pred") or bits_of(declared) < bits_of(t):
             raise NotCompiled(f"{name} cannot hold .{t}")
         if loose and name not in self._decoder.loose:
-            value, loose = canonical(code, t, value), False
+            value, loose = self._canonical(t, value), False
         type_ = vector(t)
         if bits_of(declared) > bits_of(t):
             whole = code.bitcast(type_, value, words(bits_of(t)))
@@ -517,18 +522,16 @@ class WarpCode:
             self._exchange(position, decoded, guard)
 
     def _operate(self, position: int, decoded: Operation, guard: str | None) -> None:
-        form = decoded.form
-        tolerant = form.tolerant
-        if form.copies:
-            tolerant = decoded.outs[0] in self._decoder.loose
-        ins = [self._read(position, text, t, tolerant=tolerant) for text, t in zip(decoded.ins, form.ins, strict=True)]
-        loose = form.loose or (form.copies and decoded.outs[0] in self._decoder.loose)
+        alu = decoded.alu
+        copied = alu.copies and decoded.outs[0] in self._decoder.loose
+        tolerant, loose = alu.tolerant or copied, alu.loose or copied
+        ins = [self._read(position, text, t, tolerant=tolerant) for text, t in zip(decoded.ins, alu.ins, strict=True)]
         try:
-            results = form.emit(self._code, ins)
+            results = trace(self._code, alu, ins)
         except UnknownForm as error:  # what only an operand's value decides
             instruction = self._program.code[position][1]
             raise NotCompiled(f"PTX line {instruction.line}: {text_of(instruction)}: {error}") from error
-        for name, t, value in zip(decoded.outs, form.outs, results, strict=True):
+        for name, t, value in zip(decoded.outs, alu.outs, results, strict=True):
             self._set(name, t, value, guard, loose=loose and t in ("f32", "f64"))
 
     # --- memory -----------------------------------------------------------------------------------------------

@@ -19,16 +19,25 @@ from lab.emulator.opcodes import Opcode
 class Alu:
     """An operation on registers alone.
 
+    PTX's arithmetic yields one NaN, the canonical one. The compiled engine makes results canonical only where their
+    bits are used: until then they are loose.
+
     Attributes:
         compute: Called as ``compute(*outs, *ins)`` with arrays of (count,) or, for sources, (1,) elements. It writes
             the outs; a single out may be one of the ins.
         outs: PTX type of each destination.
         ins: PTX type of each source.
+        loose: A NaN among the results stands for the canonical one.
+        tolerant: A source may be such a NaN.
+        copies: The result is the source: it is loose where the source is.
     """
 
     compute: Callable[..., Any]
     outs: tuple[str, ...]
     ins: tuple[str, ...]
+    loose: bool = False
+    tolerant: bool = False
+    copies: bool = False
 
 
 AluBuilder = Callable[[Opcode, int], Alu]

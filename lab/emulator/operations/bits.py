@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 from lab.emulator.arrays import Integers, Mask
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.base import Alu, assign, from_ufunc, operation
+from lab.emulator.primitives import delegate
 
 _WORD_BITS = 32
 _INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
@@ -55,11 +58,10 @@ def lop3(op: Opcode, n: int) -> Alu:
 def three_inputs(a: Integers, b: Integers, c: Integers, table: Integers) -> Integers:
     """Return, for each bit of three words, the table's bit with the number that they make."""
     bits = int(table.flat[0])
-    result = np.zeros(np.broadcast(a, b, c).shape, np.uint32)
-    for case in range(8):
-        if bits >> case & 1:
-            result |= (a if case & 4 else ~a) & (b if case & 2 else ~b) & (c if case & 1 else ~c)
-    return result
+    pairs = [(~word, word) for word in (a, b, c)]
+    cases = [case for case in range(8) if bits >> case & 1]
+    terms = [pairs[0][case >> 2] & pairs[1][case >> 1 & 1] & pairs[2][case & 1] for case in cases]
+    return reduce(or_, terms) if terms else a & b & c & np.uint32(0)
 
 
 def _lop3_with_predicate(boolean: str, n: int) -> Alu:
@@ -131,6 +133,8 @@ def popc(op: Opcode, _n: int) -> Alu:
 
 def highest_bit(a: Integers) -> Integers:
     """Return the position of the highest set bit of unsigned values, -1 for zero."""
+    if type(a) is not np.ndarray:
+        return delegate("highest_bit", a)
     wide = a.astype(np.uint64)
     top = np.full(wide.shape, -1, np.int32)
     for step in (32, 16, 8, 4, 2, 1):
@@ -171,15 +175,19 @@ def brev(op: Opcode, _n: int) -> Alu:
     t = op.one_of(("b32", "b64"))
     op.finish()
 
-    def compute(a: Integers) -> Integers:
-        x = np.ascontiguousarray(a).byteswap()
-        for mask, step in ((0x0F, 4), (0x33, 2), (0x55, 1)):
-            m = x.dtype.type(int.from_bytes(bytes([mask]) * x.dtype.itemsize))
-            s = x.dtype.type(step)
-            x = ((x & m) << s) | ((x >> s) & m)
-        return x
+    return Alu(assign(reversed_bits), (t,), (t,))
 
-    return Alu(assign(compute), (t,), (t,))
+
+def reversed_bits(a: Integers) -> Integers:
+    """Return words with their bits in the opposite order."""
+    if type(a) is not np.ndarray:
+        return delegate("reversed_bits", a)
+    x = np.ascontiguousarray(a).byteswap()
+    for mask, step in ((0x0F, 4), (0x33, 2), (0x55, 1)):
+        m = x.dtype.type(int.from_bytes(bytes([mask]) * x.dtype.itemsize))
+        s = x.dtype.type(step)
+        x = ((x & m) << s) | ((x >> s) & m)
+    return x
 
 
 @operation("bfe")
@@ -220,7 +228,7 @@ def bfi(op: Opcode, _n: int) -> Alu:
 
     def compute(a: Integers, b: Integers, c: Integers, d: Integers) -> Integers:
         position, length = c & np.uint32(255), d & np.uint32(255)
-        mask = shift_left(np.broadcast_to(~shift_left(ones, length), np.broadcast(a, length).shape), position)
+        mask = shift_left(~shift_left(ones, length), position)
         return (shift_left(a, position) & mask) | (b & ~mask)
 
     return Alu(assign(compute), (t,), (t, t, "u32", "u32"))
@@ -237,7 +245,7 @@ def bmsk(op: Opcode, _n: int) -> Alu:
     def compute(a: Integers, b: Integers) -> Integers:
         if wrap:
             a, b = a & np.uint32(31), b & np.uint32(31)
-        return shift_left(np.broadcast_to(~shift_left(ones, b), np.broadcast(a, b).shape), a)
+        return shift_left(~shift_left(ones, b), a)
 
     return Alu(assign(compute), (t,), ("u32", "u32"))
 
@@ -304,13 +312,13 @@ def prmt(op: Opcode, _n: int) -> Alu:
     def compute(a: Integers, b: Integers, c: Integers) -> Integers:
         selectors = c if table is None else table[c & np.uint32(3)]
         pair = (b.astype(np.uint64) << np.uint64(32)) | a
-        result = np.zeros(np.broadcast(pair, selectors).shape, np.uint32)
+        placed: list[Integers] = []
         for i in range(4):
             nibble = (selectors >> np.uint32(4 * i)) & np.uint32(15)
             byte = (pair >> (np.uint64(8) * (nibble & np.uint32(7)))).astype(np.uint32) & np.uint32(255)
             sign = np.where(byte & np.uint32(128), np.uint32(255), np.uint32(0))
-            result |= np.where(nibble & np.uint32(8), sign, byte) << np.uint32(8 * i)
-        return result
+            placed.append(np.where(nibble & np.uint32(8), sign, byte) << np.uint32(8 * i))
+        return placed[0] | placed[1] | placed[2] | placed[3]
 
     return Alu(assign(compute), ("b32",), ("b32", "b32", "b32"))
 

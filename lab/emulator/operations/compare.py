@@ -88,8 +88,8 @@ def setp(op: Opcode, n: int) -> Alu:
     two = n == 4 + bool(boolean)  # the decoder counts p|q as two operands
     if not two and not boolean:
         if compare in _COMPARE.values():
-            return Alu(from_ufunc(compare), ("pred",), (t, t))
-        return Alu(assign(compare), ("pred",), (t, t))
+            return Alu(from_ufunc(compare), ("pred",), (t, t), tolerant=t[0] == "f")
+        return Alu(assign(compare), ("pred",), (t, t), tolerant=t[0] == "f")
 
     def compute(*arrays: Numbers) -> None:
         outs, ins = arrays[: 1 + two], arrays[1 + two :]
@@ -98,7 +98,7 @@ def setp(op: Opcode, n: int) -> Alu:
         for out, result in zip(outs, results, strict=False):
             out[...] = _BOOLEAN[boolean](result, ins[2]) if boolean else result
 
-    return Alu(compute, ("pred",) * (1 + two), (t, t) + (("pred",) if boolean else ()))
+    return Alu(compute, ("pred",) * (1 + two), (t, t) + (("pred",) if boolean else ()), tolerant=t[0] == "f")
 
 
 _PAIRS = ("f16x2", "bf16x2")
@@ -142,8 +142,7 @@ def _set_pair(test: str, boolean: str, result: str, t: str, *, ftz: bool) -> Alu
 
     def compute(a: Words, b: Words, c: Mask | None = None) -> Words:
         low, high = (hit if c is None else _BOOLEAN[boolean](hit, c) for hit in compare(a, b))
-        both: Any = np.where(low, true, np.uint32(0)) | np.where(high, true << np.uint32(16), np.uint32(0))
-        return np.asarray(both, np.uint32)
+        return low * true | high * (true << np.uint32(16))
 
     return Alu(assign(compute), ("b32",), ("b32", "b32") + (("pred",) if boolean else ()))
 
@@ -173,7 +172,7 @@ def set_(op: Opcode, _n: int) -> Alu:
         written: Numbers = np.where(hit, true, DTYPES[result].type(0))
         return written
 
-    return Alu(assign(compute), (result,), (t, t) + (("pred",) if boolean else ()))
+    return Alu(assign(compute), (result,), (t, t) + (("pred",) if boolean else ()), tolerant=t[0] == "f")
 
 
 @operation("selp")

@@ -52,7 +52,7 @@ def cvt(op: Opcode, n: int) -> Alu:
         compute = _clamped(compute, to)
     if finite:
         compute = _finite(compute, to)
-    return Alu(assign(compute), (to,), (of,))
+    return Alu(assign(compute), (to,), (of,), loose=to in ("f32", "f64"), tolerant=of not in _INTEGERS)
 
 
 _INFINITY = {"f16": 0x7C00, "bf16": 0x7F80, "tf32": 0x7F800000}
@@ -129,14 +129,14 @@ def float_to_integer(x: Floats, to: str, mode: str, *, from_double: bool) -> Int
     """Round and clamp: PTX always saturates here, and says what NaN becomes (PTX ISA, cvt).
 
     Args:
-        x: (count,) or (1,) numbers.
+        x: (count,) or (1,) singles or doubles.
         to: The integer type.
         mode: `rni`, `rzi`, `rmi` or `rpi`.
         from_double: The source type is f64.
     """
     dtype = DTYPES[to]
     info = np.iinfo(dtype)
-    whole = _ROUND_TO_INTEGER[mode](x.astype(np.float64))
+    whole = _ROUND_TO_INTEGER[mode](x)
     low, above = float(info.min), 2.0 ** (info.bits - (dtype.kind == "i"))
     inside = (whole >= low) & (whole < above)
     result = np.where(inside, whole, 0.0).astype(dtype)
@@ -223,10 +223,10 @@ def _widening(to: str, of: str, *, ftz: bool, sat: bool) -> Conversion:
 def _narrowing(to: str, of: str, mode: str, *, ftz: bool, sat: bool) -> Conversion:
     zero = np.zeros(1)
 
-    def narrow(x: Any) -> Numbers:  # noqa: ANN401  float32 or float64
+    def narrow(x: Any) -> Any:  # noqa: ANN401  float32 or float64, to any of the types
         if to == "f32":
-            rounded: Singles = _finish(floats.round32(x, zero, mode), ftz=ftz, sat=sat)
-            return rounded
+            rounded: Singles = x.astype(np.float32) if mode == "rn" else floats.round32(x, zero, mode)
+            return _finish(rounded, ftz=ftz, sat=sat)
         # A double goes through a single rounded to odd, which leaves the second rounding the only one.
         single = floats.round32(x, zero, "odd") if of == "f64" else x.copy()
         if sat:

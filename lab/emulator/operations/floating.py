@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from lab.emulator.arrays import Bits, Doubles, Floats, Halves, Mask, Numbers, Si
 from lab.emulator.opcodes import Opcode, UnknownForm
 from lab.emulator.operations import integer
 from lab.emulator.operations.base import Alu, assign, from_ufunc, operation
+from lab.emulator.primitives import delegate
 
 _Floating = TypeVar("_Floating", bound=np.floating[Any])
 
@@ -45,25 +47,25 @@ def _finish32(result: Singles, *, ftz: bool, sat: bool) -> Singles:
     return result
 
 
-def _single(compute: Callable[..., Singles], *, ftz: bool, sat: bool) -> Callable[..., None]:
-    """Wrap a function of float32 arrays with `.ftz`, `.sat` and the canonical NaN."""
+def _single(compute: Callable[..., Singles], count: int, *, ftz: bool, sat: bool = False) -> Alu:
+    """Build a function of some float32 arrays, with `.ftz`, `.sat` and the canonical NaN."""
 
     def write(out: Singles, *ins: Singles) -> None:
         if ftz:
             ins = tuple(floats.flush32(x) for x in ins)
-        out[...] = _finish32(np.asarray(compute(*ins), np.float32), ftz=ftz, sat=sat)
+        out[...] = _finish32(compute(*ins), ftz=ftz, sat=sat)
 
-    return write
+    return Alu(write, ("f32",), ("f32",) * count, loose=True, tolerant=True)
 
 
-def _double(compute: Callable[..., Doubles]) -> Callable[..., None]:
-    """Wrap a function of float64 arrays with the canonical NaN."""
+def _double(compute: Callable[..., Doubles], count: int) -> Alu:
+    """Build a function of some float64 arrays, with the canonical NaN."""
 
     def write(out: Doubles, *ins: Doubles) -> None:
         np.copyto(out, compute(*ins))
         floats.canonical64(out)
 
-    return write
+    return Alu(write, ("f64",), ("f64",) * count, loose=True, tolerant=True)
 
 
 def half_operation(
@@ -170,7 +172,7 @@ def _with_narrow_first(op: Opcode, narrow: str, build: Callable[[Opcode, int], A
     def compute(out: Singles, *ins: Any) -> None:  # noqa: ANN401  halves and singles
         single.compute(out, *(widened(x) for x in ins[:count]), *ins[count:])
 
-    return Alu(compute, single.outs, (narrow,) * count + single.ins[count:])
+    return replace(single, compute=compute, ins=(narrow,) * count + single.ins[count:])
 
 
 def _pairs_or_mixed(op: Opcode, build: Callable[[Opcode, int], Alu], narrow: int) -> Alu | None:
@@ -198,13 +200,11 @@ def _add_sub(op: Opcode, _n: int) -> Alu:
     ufunc = np.subtract if subtract else np.add
     if t == "f64":
         if mode == "rn":
-            return Alu(_double(ufunc), (t,), (t, t))
-        return Alu(_double(lambda a, b: floats.each64("add", mode, a, -b if subtract else b)), (t,), (t, t))
+            return _double(ufunc, 2)
+        return _double(lambda a, b: floats.each64("add", mode, a, -b if subtract else b), 2)
     if mode == "rn":
-        return Alu(_single(ufunc, ftz=ftz, sat=sat), (t,), (t, t))
-    return Alu(
-        _single(lambda a, b: floats.add32_directed(a, -b if subtract else b, mode), ftz=ftz, sat=sat), (t,), (t, t)
-    )
+        return _single(ufunc, 2, ftz=ftz, sat=sat)
+    return _single(lambda a, b: floats.add32_directed(a, -b if subtract else b, mode), 2, ftz=ftz, sat=sat)
 
 
 @operation("mul")
@@ -220,10 +220,10 @@ def mul(op: Opcode, _n: int) -> Alu:
     mode, ftz, sat = _modifiers(op, t)
     if t == "f64":
         if mode == "rn":
-            return Alu(_double(np.multiply), (t,), (t, t))
-        return Alu(_double(lambda a, b: floats.each64("mul", mode, a, b)), (t,), (t, t))
+            return _double(np.multiply, 2)
+        return _double(lambda a, b: floats.each64("mul", mode, a, b), 2)
     compute = np.multiply if mode == "rn" else lambda a, b: floats.mul32_directed(a, b, mode)
-    return Alu(_single(compute, ftz=ftz, sat=sat), (t,), (t, t))
+    return _single(compute, 2, ftz=ftz, sat=sat)
 
 
 @operation("fma", "mad")
@@ -241,19 +241,12 @@ def _fma(op: Opcode, _n: int) -> Alu:
     mode, ftz, sat = _modifiers(op, t)
     if t == "f64":
         if mode == "rn":
-            return Alu(floats.fma64, (t,), (t, t, t))
-        return Alu(_double(lambda a, b, c: floats.each64("fma", mode, a, b, c)), (t,), (t, t, t))
+            return Alu(floats.fma64, (t,), (t, t, t), loose=True, tolerant=True)
+        return _double(lambda a, b, c: floats.each64("fma", mode, a, b, c), 3)
     if mode == "rn" and not ftz and not sat:
-        return Alu(floats.fma32, (t,), (t, t, t))
-
-    def compute(a: Singles, b: Singles, c: Singles) -> Singles:
-        if mode != "rn":
-            return floats.fma32_directed(a, b, c, mode)
-        result = np.empty(np.broadcast(a, b, c).shape, np.float32)
-        floats.fma32(result, a, b, c)
-        return result
-
-    return Alu(_single(compute, ftz=ftz, sat=sat), (t,), (t, t, t))
+        return Alu(floats.fma32, (t,), (t, t, t), loose=True, tolerant=True)
+    compute = floats.fused32 if mode == "rn" else lambda a, b, c: floats.fma32_directed(a, b, c, mode)
+    return _single(compute, 3, ftz=ftz, sat=sat)
 
 
 def _approximate_division(a: Singles, b: Singles) -> Singles:
@@ -275,10 +268,11 @@ def div(op: Opcode, _n: int) -> Alu:
     op.finish()
     if t == "f64":
         compute = np.divide if mode == "rn" else lambda a, b: floats.each64("div", mode, a, b)
-        return Alu(_double(compute), (t,), (t, t))
+        return _double(compute, 2)
     forms: dict[str, Callable[..., Singles]] = {"rn": np.divide, "full": np.divide, "approx": _approximate_division}
     single = forms.get(mode) or (lambda a, b: floats.div32_directed(a, b, mode))
-    return Alu(_single(single, ftz=ftz, sat=False), (t,), (t, t))
+    # The sign of div.approx's zeros is that of the quotient, a NaN's included.
+    return replace(_single(single, 2, ftz=ftz), tolerant=mode != "approx")
 
 
 @operation("rcp", "sqrt")
@@ -293,24 +287,24 @@ def rcp_sqrt(op: Opcode, _n: int) -> Alu:
         if root or not ftz:
             raise UnknownForm("this form in f64")
         # rcp.approx.ftz.f64 works on the upper 32 bits: a result of 20 bits, the lower word zero.
-        return Alu(_double(lambda a: _upper_word(np.divide(1.0, _upper_word(a)))), (t,), (t,))
+        return _double(lambda a: _upper_word(np.divide(1.0, _upper_word(a))), 1)
     if t == "f64":
         if mode == "rn":
-            return Alu(_double(np.sqrt if root else lambda a: np.divide(1.0, a)), (t,), (t,))
+            return _double(np.sqrt if root else lambda a: np.divide(1.0, a), 1)
         one = np.ones(1)
         directed = (lambda a: floats.each64("sqrt", mode, a)) if root else lambda a: floats.each64("div", mode, one, a)
-        return Alu(_double(directed), (t,), (t,))
+        return _double(directed, 1)
     unit = np.ones(1, np.float32)
     nearest = np.sqrt if root else lambda a: np.divide(unit, a)
     if mode in ("rn", "approx"):
-        return Alu(_single(nearest, ftz=ftz, sat=False), (t,), (t,))
+        return _single(nearest, 1, ftz=ftz)
     other = (lambda a: floats.sqrt32_directed(a, mode)) if root else lambda a: floats.div32_directed(unit, a, mode)
-    return Alu(_single(other, ftz=ftz, sat=False), (t,), (t,))
+    return _single(other, 1, ftz=ftz)
 
 
 def _upper_word(x: Doubles) -> Doubles:
     """Return doubles with the lower 32 bits cleared."""
-    return (np.asarray(x, np.float64).view(np.uint64) & np.uint64(0xFFFFFFFF00000000)).view(np.float64)
+    return (x.view(np.uint64) & np.uint64(0xFFFFFFFF00000000)).view(np.float64)
 
 
 SPECIAL_FUNCTIONS: dict[str, Callable[[Doubles], Doubles]] = {
@@ -332,21 +326,24 @@ def special(op: Opcode, _n: int) -> Alu:
     t = op.one_of(_FLOATS)
     op.finish()
     function = SPECIAL_FUNCTIONS[op.family]
+
+    def compute(a: Singles) -> Singles:
+        if type(a) is not np.ndarray and op.family != "rsqrt":
+            return delegate("special32", a, name=op.family)
+        return function(a.astype(np.float64)).astype(np.float32)
+
     if t in _HALVES:
         if op.family not in ("ex2", "tanh"):
             raise UnknownForm("half precision")
 
-        def wide(a: Singles) -> Singles:
-            return function(a.astype(np.float64)).astype(np.float32)
-
-        return Alu(half_operation(t, wide), (t,), (t,))
+        return Alu(half_operation(t, compute), (t,), (t,))
     if t == "f64":
         if op.family != "rsqrt":
             raise UnknownForm("f64")
         # rsqrt.approx.ftz.f64 works on the upper 32 bits, as rcp.approx.ftz.f64 does
         computed = (lambda a: _upper_word(function(_upper_word(a)))) if ftz else function
-        return Alu(_double(computed), (t,), (t,))
-    return Alu(_single(lambda a: function(a.astype(np.float64)).astype(np.float32), ftz=ftz, sat=False), (t,), (t,))
+        return _double(computed, 1)
+    return _single(compute, 1, ftz=ftz)
 
 
 @operation("neg", "abs")
@@ -391,6 +388,8 @@ def float_extremum(
     a: NDArray[_Floating], b: NDArray[_Floating], *, largest: bool, nan: bool = False
 ) -> NDArray[_Floating]:
     """Return min or max: -0 is less than +0; a NaN yields the other operand, or with `nan` a NaN."""
+    if type(a) is not np.ndarray:
+        return delegate("float_extremum", a, b, largest=largest, nan=nan)
     propagating, ignoring = (np.maximum, np.fmax) if largest else (np.minimum, np.fmin)
     result: NDArray[_Floating] = (propagating if nan else ignoring)(a, b)
     lost = np.isnan(result)
@@ -436,9 +435,9 @@ def extremum(op: Opcode, n: int) -> Alu:
         return compute(compute(a, b), c)
 
     if t == "f64":
-        return Alu(_double(compute), (t,), (t, t))
+        return _double(compute, 2)
     if t == "f32":
-        return Alu(_single(of_three if three else compute, ftz=ftz, sat=False), (t,), (t,) * (3 if three else 2))
+        return _single(of_three if three else compute, 3 if three else 2, ftz=ftz)
     return Alu(half_operation(t, compute, ftz=ftz), (t,), (t, t))
 
 
@@ -457,4 +456,4 @@ def testp(op: Opcode, _n: int) -> Alu:
         "normal": lambda a: np.isfinite(a) & (np.abs(a) >= least),
         "subnormal": lambda a: (np.abs(a) < least) & (a != 0),
     }
-    return Alu(assign(tests[kind]), ("pred",), (t,))
+    return Alu(assign(tests[kind]), ("pred",), (t,), tolerant=True)

@@ -9,6 +9,7 @@ import numpy as np
 from lab.emulator.arrays import Integers
 from lab.emulator.opcodes import DTYPES, Opcode, UnknownForm
 from lab.emulator.operations.base import Alu, assign, from_ufunc, operation
+from lab.emulator.primitives import delegate
 
 _WIDER = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
 _INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
@@ -187,7 +188,7 @@ def _mad_with_carry(t: str, part: str, *, carry_in: bool, carry_out: bool) -> Al
     def compute(*arrays: Integers) -> None:
         outs, (a, b, *rest) = arrays[: 1 + carry_out], arrays[1 + carry_out :]
         product = np.multiply(a, b) if part == "lo" else high_product(a.view(dtype), b.view(dtype))
-        adder.compute(*outs, np.atleast_1d(product).view(a.dtype), *rest)
+        adder.compute(*outs, product.view(a.dtype), *rest)
 
     return Alu(compute, adder.outs, (adder.ins[0], *adder.ins))
 
@@ -225,6 +226,8 @@ def mul24(op: Opcode, _n: int) -> Alu:
 
 def quotient(a: Integers, b: Integers) -> Integers:
     """Return the quotient, rounded towards zero; all ones where the divisor is zero, as on hardware."""
+    if type(a) is not np.ndarray or type(b) is not np.ndarray:
+        return delegate("quotient", a, b)
     zero = b == 0
     safe = np.where(zero, b.dtype.type(1), b)
     if a.dtype.kind == "u":

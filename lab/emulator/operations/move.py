@@ -16,7 +16,7 @@ def mov(op: Opcode, _n: int) -> Alu:
     def compute(out: Values, a: Values) -> None:
         out[...] = a
 
-    return Alu(compute, (t,), (t,))
+    return Alu(compute, (t,), (t,), copies=True)
 
 
 def elementwise(t: str, count: int) -> Alu:
