@@ -57,6 +57,8 @@ def lop3(op: Opcode, n: int) -> Alu:
 
 def three_inputs(a: Integers, b: Integers, c: Integers, table: Integers) -> Integers:
     """Return, for each bit of three words, the table's bit with the number that they make."""
+    if type(table) is not np.ndarray:  # the compiled engine's
+        raise UnknownForm("a table that is not a literal")
     bits = int(table.flat[0])
     pairs = [(~word, word) for word in (a, b, c)]
     cases = [case for case in range(8) if bits >> case & 1]
