@@ -94,9 +94,6 @@ def odd_sum(a: Doubles, b: Doubles) -> Doubles:
 
 def canonical32(x: Singles) -> None:
     """Replace every NaN of a contiguous float32 array by PTX's canonical one, in place."""
-    if type(x) is not np.ndarray:
-        delegate("canonical32", x)
-        return
     square = np.dot(x, x)  # NaN if and only if x has one: the terms are never negative
     if square != square:  # noqa: PLR0124  this is the test for NaN
         x.view(np.uint32)[np.isnan(x)] = NAN32
@@ -104,9 +101,6 @@ def canonical32(x: Singles) -> None:
 
 def canonical64(x: Doubles) -> None:
     """Replace every NaN of a contiguous float64 array by the canonical one, in place."""
-    if type(x) is not np.ndarray:
-        delegate("canonical64", x)
-        return
     square = np.dot(x, x)
     if square != square:  # noqa: PLR0124  this is the test for NaN
         x.view(np.uint64)[np.isnan(x)] = NAN64
@@ -144,9 +138,6 @@ def fma32(out: Singles, a: Singles, b: Singles, c: Singles) -> None:
     rounding. That rounding can only mislead the second one where the double lies exactly half-way between two
     singles; such elements, one in 2^29 of random ones, are nudged towards the true value.
     """
-    if type(out) is not np.ndarray:
-        out[...] = fused32(a, b, c)
-        return
     s = np.multiply(a, b, dtype=np.float64)
     np.add(s, c, out=s)
     half_way = np.equal(np.left_shift(s.view(np.uint64), _DROP), _HALF_WAY)
@@ -196,9 +187,6 @@ def fma64(out: Doubles, a: Doubles, b: Doubles, c: Doubles) -> None:
 
     Elements whose partial results could overflow or lose low bits are computed again with exact integers.
     """
-    if type(out) is not np.ndarray:
-        delegate("fma64", out, a, b, c)
-        return
     high, low = two_product(a, b)
     th, tl = two_sum(c, low)
     vh, vl = two_sum(high, th)

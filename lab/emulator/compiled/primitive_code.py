@@ -12,7 +12,7 @@ import numpy as np
 
 from lab.emulator import floats
 from lab.emulator.compiled.ir import LANES, words
-from lab.emulator.compiled.tracing import PRIMITIVES, Traced, vector_of, where
+from lab.emulator.compiled.tracing import PRIMITIVES, WHOLE, Traced, vector_of, where
 from lab.emulator.operations.floating import SPECIAL_FUNCTIONS
 
 SPECIAL = tuple(name for name in SPECIAL_FUNCTIONS if name != "rsqrt")
@@ -59,14 +59,6 @@ def reversed_bits(a: Traced) -> Traced:
 # --- floats -----------------------------------------------------------------------------------------------------
 
 
-@_primitive
-def canonical32(_x: Traced) -> None:
-    """Write nothing: results are loose, see `lab.emulator.operations.base.Alu`."""
-
-
-PRIMITIVES["canonical64"] = canonical32
-
-
 def canonical(x: Traced) -> Traced:
     """Return singles or doubles with the canonical NaN for every NaN."""
     nan = floats.NAN32 if x.dtype == np.float32 else floats.NAN64
@@ -86,10 +78,12 @@ def fused32(a: Traced, b: Traced, c: Traced) -> Traced:
     return a.call("fma", b, c)
 
 
-@_primitive
-def fma64(out: Traced, a: Traced, b: Traced, c: Traced) -> None:
+def _fma(out: Traced, a: Traced, b: Traced, c: Traced) -> None:
     """Write the multiply-add that rounds once."""
     out[...] = a.call("fma", b, c)
+
+
+WHOLE.update({floats.fma32: _fma, floats.fma64: _fma})
 
 
 @_primitive

@@ -298,6 +298,7 @@ _FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.where: where,
     np.copyto: _copyto,
     np.clip: lambda x, least, most: np.minimum(np.maximum(x, least), most),
+    np.dot: lambda _x, _y: 0.0,  # asked only where NaNs are made canonical, and results are loose: see `Alu`
     np.count_nonzero: lambda _x: LANES,  # as `Traced.any`
 }
 """NumPy's functions that some operand of may be traced."""
@@ -305,6 +306,9 @@ _FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
 
 PRIMITIVES: dict[str, Callable[..., Any]] = {}
 """Name of one of the interpreter's primitive functions to what writes it. `compiled.primitive_code` has them."""
+
+WHOLE: dict[Callable[..., Any], Callable[..., Any]] = {}
+"""Functions of whole operations that are replaced likewise, without a look at their operands when they run."""
 
 
 def trace(code: Code, alu: Alu, ins: Sequence[str]) -> list[str]:
@@ -321,7 +325,7 @@ def trace(code: Code, alu: Alu, ins: Sequence[str]) -> list[str]:
     outs = [Traced(code, DTYPES[t]) for t in alu.outs]
     sources = [_source(code, name, t) for name, t in zip(ins, alu.ins, strict=True)]
     try:
-        alu.compute(*outs, *sources)
+        WHOLE.get(alu.compute, alu.compute)(*outs, *sources)
     except TypeError as error:  # NumPy takes no stand-in for an array there
         raise UnknownForm(f"no compiled form: {error}") from error
     return [code.bitcast(vector_of(out.dtype), out.name, vector(t)) for out, t in zip(outs, alu.outs, strict=True)]

@@ -34,7 +34,7 @@ def singles(ftz):
     for mode in ("rz", "rm", "rp"):
         yield f"rcp.{mode}{ftz}.f32 F, f"
     yield from (f"{one}{ftz}.f32 F, f, f, f" for one in ("min", "max"))
-    yield from (f"max{ftz}.xorsign.abs.f32 F, f, f", f"add{ftz}.f32.f16 F, h, f", f"fma.rn{ftz}.f32.bf16 F, h, h, f")
+    yield from (f"max{ftz}.xorsign.abs.f32 F, f, f", f"add{ftz}.f32.f16 F, h, f", f"add{ftz}.f32.bf16 F, h, f")
     for one in ("and", "or", "xor"):
         yield from (f"setp.lt.{one}{ftz}.f32 P|P, f, f, p", f"set.gt.{one}{ftz}.f32.f32 F, f, f, !p")
 
