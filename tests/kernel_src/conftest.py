@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from lab.emulator import api
+from lab.emulator.results import BlockWait
+from lab.stages import emulate
+from lab.stages.conditions import other_conditions
+
+ConditionsCheck = Callable[[Any], Any]
+"""`lab.stages.conditions.other_conditions`."""
 
 _SEEN: Final = set[str]()
 """Names of kernels that this process has traced."""
@@ -18,8 +24,8 @@ _SEEN: Final = set[str]()
 def _traced_once() -> Iterator[None]:
     """What the first blocks read again is counted at the first launch of a kernel of a name only.
 
-    Nothing here reads that count, and every launch executes its first blocks once more for it: a quarter of the time.
-    It ends with the module, since tests of other rooms do read it.
+    Nothing here reads that count, nor which blocks wait for others, and every launch executes its first blocks once
+    more for each: a quarter of the time. It ends with the module, since tests of other rooms do read them.
     """
     traced = api._traced
 
@@ -32,4 +38,32 @@ def _traced_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(api, "_traced", traced_once)
+        patch.setattr(api, "_block_waits", lambda request: BlockWait.NONE)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _no_conditions(monkeypatch: pytest.MonkeyPatch) -> ConditionsCheck:
+    """Execute kernels under no other conditions, which take twice as long as the first execution.
+
+    They are for the tests that ask whether a kernel is right (`conditions`), not for those that count or plant faults.
+    """
+    monkeypatch.setattr(emulate, "other_conditions", lambda judged: ((), ()))
+    return other_conditions
+
+
+@pytest.fixture
+def conditions(_no_conditions: ConditionsCheck, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Execute each text under other conditions, too, at a test's first point only: begin with the largest.
+
+    They depend on the instructions of a text rather than on sizes.
+    """
+    tried = set[str]()
+
+    def once(judged):
+        if judged.ptx in tried:
+            return (), ()
+        tried.add(judged.ptx)
+        return _no_conditions(judged)
+
+    monkeypatch.setattr(emulate, "other_conditions", once)

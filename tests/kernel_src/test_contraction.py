@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from compiling import quiet_ptx_of
 from contraction_cases import TILES, by_numpy, parameters, problems
+from covering import gated, pairs
 from hypothesis import given, settings
 
 from lab.base.expressions import Scalar
@@ -60,27 +61,21 @@ def check(fields, given_parameters, template=TILED):
     assert np.all(np.abs(by_numpy(problem, inputs) - reference.values) <= 1e-14 * reference.scale)
 
 
+@pytest.mark.usefixtures("conditions")
 @given(problems(), parameters())
 @settings(max_examples=8)
 def test_any_contraction_is_what_numpys_einsum_says(fields, given_parameters):
     check(fields, given_parameters)
 
 
-def turns():
-    """Each contraction with each setting; from one to the next, settings and tiles are paired differently.
-
-    The settings take turns with the contractions, and the others are thorough.
-    """
-    settings = list(itertools.product(("tile", "grid"), ("flat", "loops")))
-    for number, name in enumerate(KNOWN):
-        for i, (free, summation) in enumerate(settings):
-            for turn in range(len(TILES)):
-                marks = [pytest.mark.thorough] if turn or i != number % len(settings) else []
-                tile = (i + number + turn) % len(TILES)
-                yield pytest.param(name, free, summation, tile, id=f"{name}-{free}-{summation}-{tile}", marks=marks)
-
-
-@pytest.mark.parametrize(("name", "free", "summation", "tile"), list(turns()))
+@pytest.mark.usefixtures("conditions")
+@pytest.mark.parametrize(
+    ("name", "free", "summation", "tile"),
+    gated(
+        itertools.product(KNOWN, ("tile", "grid"), ("flat", "loops"), range(len(TILES))),
+        lambda name, *setting: {name, *pairs(*setting)},
+    ),
+)
 def test_known_contractions_are_right(name, free, summation, tile):
     split, beta = (4 if tile >= 2 else 1), (0.5 if tile in (1, 2) else 0.0)
     check({**KNOWN[name], "beta": beta}, {**TILES[tile], "free": free, "summation": summation, "split": split})
@@ -99,21 +94,30 @@ FOUR_WARPS: dict[str, Scalar] = {
     "group": 1,
 }
 WAYS: list[dict[str, Scalar]] = [{}, {"workers": 3}, {"split": 3}, {"workers": 5, "stages": 4}]
+GATHERED_TILES = {"one warp": ONE_WARP, "four warps": FOUR_WARPS}
 
 
-def gathered_turns():
-    """Each contraction with each way to share the summation; the tiles and β take turns."""
-    for number, name in enumerate(KNOWN):
-        for i, way in enumerate(WAYS):
-            tile = ONE_WARP if (number + i) % 2 else FOUR_WARPS
-            marks = [pytest.mark.thorough] if i != number % len(WAYS) else []
-            beta = 0.5 if (number + i) % 3 == 0 else 0.0
-            yield pytest.param(name, {**tile, "read": "gathered", **way}, beta, id=f"{name}-{i}", marks=marks)
+def gathered(way, tile):
+    return {**GATHERED_TILES[tile], "read": "gathered", **WAYS[way]}
 
 
-@pytest.mark.parametrize(("name", "given_parameters", "beta"), list(gathered_turns()))
-def test_known_contractions_are_right_when_gathered(name, given_parameters, beta):
-    check({**KNOWN[name], "beta": beta}, given_parameters, GATHERED)
+@pytest.mark.parametrize(
+    ("name", "way", "tile", "beta"),
+    gated(
+        itertools.product(KNOWN, range(len(WAYS)), GATHERED_TILES, (0.5, 0.0)),
+        lambda name, *setting: {name, *pairs(*setting)},
+    ),
+)
+def test_known_contractions_are_right_when_gathered(name, way, tile, beta):
+    check({**KNOWN[name], "beta": beta}, gathered(way, tile), GATHERED)
+
+
+@pytest.mark.usefixtures("conditions")
+@pytest.mark.parametrize(
+    ("way", "tile"), gated(itertools.product(range(len(WAYS)), GATHERED_TILES), lambda way, tile: {way, tile})
+)
+def test_a_gathered_contraction_is_right_under_other_conditions(way, tile):
+    check({**KNOWN["batched NT"], "beta": 0.5}, gathered(way, tile), GATHERED)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ def cases():
             yield pytest.param(name, dtype, tile, id=f"{name}-{dtype}-{tile}", marks=marks)
 
 
+@pytest.mark.usefixtures("conditions")
 @pytest.mark.parametrize(("name", "dtype", "tile"), list(cases()))
 def test_contractions_of_other_types_are_right_and_clean(name, dtype, tile):
     template = kernels.load("contraction/tiled.cu.j2", kernels.search_path())

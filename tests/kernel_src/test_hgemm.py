@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 
 import pytest
 from compiling import compile_text
-from hgemm_cases import ALL_POINTS, HALVES, SETTINGS, arch, problems, rung, template
+from covering import gated, pairs
+from hgemm_cases import HALVES, SETTINGS, arch, problems, rung, template
 
 from lab.isa.mix import kernel_mix
 from lab.isa.ptx.module import read_ptx
@@ -36,34 +38,17 @@ def executed(instance, text, arch):
     )
 
 
-def settings():
-    """The first setting of every rung with two layouts, further ones with one in turn; and which points each sees.
-
-    The two layouts transpose each operand once; rungs take turns with the pairs of layouts. Types take turns, too. The
-    points take turns with the layouts: a rung sees each point once, and a further setting every second one. The other
-    layouts, types and points execute the same text of a template once more, so these are thorough.
-    """
-    seen = set()
-    for number, (key, (name, given)) in enumerate(SETTINGS.items()):
-        pair = (("nn", "tt"), ("nt", "tn"))[number % 2]
-        layouts = pair if name in seen else LAYOUTS
-        seen.add(name)
-        for place, layout in enumerate(layouts):
-            for turn, types in enumerate(TYPES):
-                left_out = place != number // 2 % 2 if layouts == pair else layout not in pair
-                in_turn = turn == (number + place) % len(TYPES) and not left_out
-                case, shown = (name, given, layout, types), f"{key}-{layout}-{'-'.join(types)}"
-                if not in_turn:
-                    yield pytest.param(*case, ALL_POINTS, id=shown, marks=pytest.mark.thorough)
-                    continue
-                half = (pair.index(layout) + number // 2 if layouts == LAYOUTS else number) % 2
-                yield pytest.param(*case, HALVES[half], id=shown)
-                yield pytest.param(*case, HALVES[1 - half], id=f"{shown}-other points", marks=pytest.mark.thorough)
+def features(key, layout, types, points):
+    """Every setting; and of a rung, the pairs of what transposes an operand, the types and the points."""
+    return {key, *pairs(SETTINGS[key][0], layout[0], layout[1], types[0], points), *pairs(layout, types)}
 
 
-@pytest.mark.parametrize(("name", "given", "layout", "types", "points"), list(settings()))
-def test_every_rung_is_right_and_clean(name, given, layout, types, points):
-    ptx = ""
+@pytest.mark.usefixtures("conditions")
+@pytest.mark.parametrize(
+    ("key", "layout", "types", "points"), gated(itertools.product(SETTINGS, LAYOUTS, TYPES, HALVES), features)
+)
+def test_every_rung_is_right_and_clean(key, layout, types, points):
+    (name, given), ptx = SETTINGS[key], ""
     for problem in problems(name, layout, *types, points=points):
         instance = made(name, given, problem)
         assert instance.unmet() is None

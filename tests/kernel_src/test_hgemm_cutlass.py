@@ -28,6 +28,7 @@ def compiled(source: str) -> Build:
 
 
 @needs_cutlass
+@pytest.mark.usefixtures("conditions")
 @pytest.mark.thorough  # NVRTC takes 25 to 35 s of processor time for each
 @pytest.mark.parametrize(("given", "types"), CUTLASS.values(), ids=CUTLASS)
 def test_cutlass_is_right_and_clean(given, types):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from compiling import compile_text
-from hgemm_cases import ALL_POINTS, HALVES, NARROW, PROMOTED, SETTINGS, narrow, problems, template
+from covering import gated, pairs
+from hgemm_cases import HALVES, NARROW, PROMOTED, SETTINGS, narrow, problems, template
 
+from lab.base.elements import ELEMENT_BYTES
 from lab.operators.builtin import operator
 from lab.stages.emulate import EmulationTask, emulate
 from lab.templates.instance import Instance
@@ -14,41 +18,20 @@ WGMMA = {key: setting for key, setting in SETTINGS.items() if "v3" <= setting[0]
 GEMM = operator("gemm")
 
 
-def settings():
-    """Every second setting, and those that promote; types take turns, and each other one is thorough.
-
-    The other settings differ as they do with 16 bits, in test_hgemm.py; they are thorough. So are the points that do
-    not take turns with the settings, which execute the same text once more.
-    """
-    for number, (key, (name, given)) in enumerate(WGMMA.items()):
-        for turn, types in enumerate(NARROW):
-            case, shown = (name, narrow(given, types[0]), types), f"{key}-{'-'.join(types[:2])}"
-            if turn != number % len(NARROW):
-                yield pytest.param(*case, ALL_POINTS, id=shown, marks=pytest.mark.thorough)
-                continue
-            half, marks = number // 2 % 2, [pytest.mark.thorough] if number % 2 else []
-            yield pytest.param(*case, HALVES[half], id=shown, marks=marks)
-            yield pytest.param(*case, HALVES[1 - half], id=f"{shown}-other points", marks=pytest.mark.thorough)
-    for number, (key, (name, given)) in enumerate(PROMOTED.items()):
-        for turn, dtype in enumerate(("float8_e4m3fn", "float8_e5m2")):
-            marks = [] if turn == number % 2 else [pytest.mark.thorough]
-            types, points = (dtype, "float32", ""), ALL_POINTS
-            yield pytest.param(name, given, types, points, id=f"{key}-{dtype}", marks=marks)
+def features(key, types, points):
+    """Every rung; its settings differ as they do with 16 bits, in test_hgemm.py."""
+    return {WGMMA[key][0], *pairs(types, points)}
 
 
-def turned():
-    """Layouts that have an operand along m or n, with types and points in turn; the others are thorough."""
-    for number, layout in enumerate(("nn", "nt", "tt")):
-        for turn, types in enumerate(NARROW):
-            in_turn = turn == (2 * number) % len(NARROW)
-            shown, marks = f"{layout}-{'-'.join(types[:2])}", [] if in_turn else [pytest.mark.thorough]
-            yield pytest.param(layout, types, HALVES[number % 2] if in_turn else ALL_POINTS, id=shown, marks=marks)
-            if in_turn:
-                other = HALVES[1 - number % 2]
-                yield pytest.param(layout, types, other, id=f"{shown}-other points", marks=pytest.mark.thorough)
+def turned(layout, types, points):
+    """Every layout; elements of a width are moved alike."""
+    return {layout, ELEMENT_BYTES[types[0]], points}
 
 
-@pytest.mark.parametrize(("layout", "types", "points"), list(turned()))
+@pytest.mark.usefixtures("conditions")
+@pytest.mark.parametrize(
+    ("layout", "types", "points"), gated(itertools.product(("nn", "nt", "tt"), NARROW, HALVES), turned)
+)
 def test_operands_that_do_not_lie_along_k_are_transposed_first(layout, types, points):
     name, given = WGMMA["epilogue"]
     ptx = ""
@@ -67,8 +50,14 @@ def test_operands_that_do_not_lie_along_k_are_transposed_first(layout, types, po
         assert done.verification.passed, f"{problem}: {done.verification}"
 
 
-@pytest.mark.parametrize(("name", "given", "types", "points"), list(settings()))
-def test_every_rung_is_right_and_clean(name, given, types, points):
+@pytest.mark.usefixtures("conditions")
+@pytest.mark.parametrize(("key", "types", "points"), gated(itertools.product(WGMMA, NARROW, HALVES), features))
+def test_every_rung_is_right_and_clean(key, types, points):
+    name, given = WGMMA[key]
+    check(name, narrow(given, types[0]), types, points)
+
+
+def check(name, given, types, points):
     ptx = ""
     for problem in problems(name, "tn", *types, points=points):
         instance = Instance.of(template(name), given, problem)
@@ -78,6 +67,20 @@ def test_every_rung_is_right_and_clean(name, given, types, points):
         assert done.unsupported == ""
         assert done.fault == "", f"{problem}: {done.fault}"
         assert done.verification.passed, f"{problem}: {done.verification}"
+
+
+def promoted(key, dtype, points):
+    """Every setting, and the pairs of the type and the points."""
+    return {key, *pairs(dtype, points)}
+
+
+@pytest.mark.usefixtures("conditions")
+@pytest.mark.parametrize(
+    ("key", "dtype", "points"),
+    gated(itertools.product(PROMOTED, ("float8_e4m3fn", "float8_e5m2"), HALVES), promoted),
+)
+def test_rungs_that_promote_are_right_and_clean(key, dtype, points):
+    check(*PROMOTED[key], (dtype, "float32", ""), points)
 
 
 @pytest.mark.parametrize("name", ["v3_wgmma", "v6_persistent", "v8_epilogue"])

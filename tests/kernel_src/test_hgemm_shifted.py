@@ -77,6 +77,7 @@ def cases():
                 yield pytest.param(given, layout, size, remainders, id=f"{key}-{layout}-{remainders}", marks=marks)
 
 
+@pytest.mark.usefixtures("conditions")
 @pytest.mark.usefixtures("borders_of_nan")
 @pytest.mark.parametrize(("given", "layout", "size", "remainders"), list(cases()))
 def test_only_a_lines_own_elements_are_added_up(given, layout, size, remainders):

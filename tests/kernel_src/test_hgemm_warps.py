@@ -41,6 +41,7 @@ def executed(instance, ptx):
     return emulate(EmulationTask(instance.launches, "gemm", instance.problem, 0, {}), ptx)
 
 
+@pytest.mark.usefixtures("conditions")
 @pytest.mark.parametrize(("name", "given", "layout", "types"), list(settings()))
 def test_every_rung_is_right_and_clean(name, given, layout, types):
     ptx = ""

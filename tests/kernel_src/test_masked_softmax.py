@@ -49,10 +49,11 @@ def combinations():
                 yield pytest.param(variant, mask, dtype, id=f"{variant}-{mask}-{dtype}", marks=marks)
 
 
+@pytest.mark.usefixtures("conditions")
 @pytest.mark.parametrize(("variant", "mask", "dtype"), list(combinations()))
 def test_rows_are_right_and_clean(variant, mask, dtype):
     seen = 0
-    for size in SIZES:
+    for size in reversed(SIZES):
         done = executed(VARIANTS[variant], **size, mask=mask, dtype=dtype)
         if done is None:
             continue

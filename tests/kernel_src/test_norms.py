@@ -46,10 +46,11 @@ def turns():
                 yield pytest.param(name, variant, dtype, id=f"{name}-{variant}-{dtype}", marks=marks)
 
 
+@pytest.mark.usefixtures("conditions")
 @pytest.mark.parametrize(("name", "variant", "dtype"), list(turns()))
 def test_rows_are_right_and_clean(name, variant, dtype):
     seen = 0
-    for size in SIZES:
+    for size in reversed(SIZES):
         done = executed(name, VARIANTS[variant], **size, dtype=dtype)
         if done is None:
             continue

@@ -48,9 +48,10 @@ def variants_and_types():
             yield pytest.param(variant, dtype, id=f"{variant}-{dtype}", marks=marks)
 
 
+@pytest.mark.usefixtures("conditions")
 @pytest.mark.parametrize(("variant", "dtype"), list(variants_and_types()))
 def test_rows_are_right_and_clean(variant, dtype):
-    for size in SIZES:
+    for size in reversed(SIZES):
         done = executed(VARIANTS[variant], **size, dtype=dtype)
         assert done.unsupported == ""
         assert done.fault == "", f"{size}: {done.fault}"

@@ -43,6 +43,7 @@ def points():
                 yield pytest.param(given, layout, precision, most, id=f"{key}-{layout}-{precision}", marks=marks)
 
 
+@pytest.mark.usefixtures("conditions")
 @pytest.mark.parametrize(("given", "layout", "precision", "most"), list(points()))
 def test_every_setting_is_right_and_clean(given, layout, precision, most):
     ptx = ""

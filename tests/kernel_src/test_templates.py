@@ -7,6 +7,7 @@ import itertools
 
 import pytest
 from compiling import ptx_of
+from covering import gated, pairs
 from narrowing import as_
 
 from lab.base.expressions import Scalar
@@ -34,9 +35,32 @@ TILES: dict[str, dict[str, Scalar]] = {
     "128x128": {},
     "narrow vectors": {"vector_width": 2, "padding": 2, "unroll": 2},
     "no vectors": {"vector_width": 1, "padding": 1, "unroll": 1, "double_buffer": False},
-    "pointers": {"block_m": 64, "block_n": 32, "thread_m": 4, "thread_n": 4, "swap": "pointer", "unroll": 4},
-    "no prefetch": {"block_m": 32, "block_n": 64, "thread_m": 4, "thread_n": 4, "prefetch": False, "unroll": 4},
-    "no prefetch, one tile": {"thread_n": 4, "padding": 4, "prefetch": False, "double_buffer": False, "block_n": 64},
+    "pointers": {
+        "block_m": 64,
+        "block_n": 32,
+        "block_k": 16,
+        "thread_m": 4,
+        "thread_n": 4,
+        "swap": "pointer",
+        "unroll": 4,
+    },
+    "no prefetch": {
+        "block_m": 32,
+        "block_n": 64,
+        "block_k": 16,
+        "thread_m": 4,
+        "thread_n": 4,
+        "prefetch": False,
+        "unroll": 4,
+    },
+    "no prefetch, one tile": {
+        "block_k": 16,
+        "thread_n": 4,
+        "padding": 4,
+        "prefetch": False,
+        "double_buffer": False,
+        "block_n": 64,
+    },
     "no prefetch, pointers": {"block_m": 64, "thread_m": 4, "prefetch": False, "swap": "pointer", "vector_width": 1},
 }
 SGEMM: dict[str, dict[str, Scalar]] = {
@@ -102,7 +126,7 @@ SGEMM: dict[str, dict[str, Scalar]] = {
     "sgemm stream-k shared": {
         "block_m": 32,
         "block_n": 32,
-        "thread_m": 8,
+        "thread_m": 4,
         "thread_n": 4,
         "workers": 32,
         "epilogue": "shared",
@@ -155,11 +179,11 @@ TRANSPOSED = {
 }
 """How an operand that is transposed on its way is read; each holds for the layouts that transpose it."""
 
-CUTLASS = "gemm/cutlass.cu.j2"
+CUTLASS, SGEMM_TEMPLATE = "gemm/cutlass.cu.j2", "gemm/sgemm.cu.j2"
 VARIANTS: list[tuple[str, dict[str, Scalar]]] = [(name, {}) for name in NAMES if "tiled" not in name]
 VARIANTS += [("gemm/tiled.cu.j2", given) for given in TILES.values()]
 IDS = [name for name, _ in VARIANTS[: -len(TILES)]] + list(TILES)
-VARIANTS += [("gemm/sgemm.cu.j2", given) for given in SGEMM.values()]
+VARIANTS += [(SGEMM_TEMPLATE, given) for given in SGEMM.values()]
 IDS += SGEMM
 THIN: dict[str, dict[str, Scalar]] = {
     "thin, one element a block": {"threads": 64, "elements": 1, "unroll": 2},
@@ -180,6 +204,7 @@ FURTHER: dict[str, tuple[str, dict[str, Scalar]]] = {
 }
 VARIANTS += FURTHER.values()
 IDS += FURTHER
+SETTINGS = dict(zip(IDS, VARIANTS, strict=True))
 TALL = "cyclic2d(width=(4, 1), items=(8, 2), threads=(8, 4))"
 MOVES = [
     ("copy/linear.cu.j2", {}),
@@ -203,16 +228,15 @@ SHAPES = [(1, 1), (31, 33), (32, 64), (64, 5), (129, 68), (1000, 1), (3, 257)]
 SIZES = [(1, 1, 1), (33, 31, 32), (37, 5, 67), (64, 128, 65), (129, 127, 9), (132, 68, 36)]
 LAYOUTS = ("nn", "nt", "tn", "tt")
 FACTORS = [(1.0, 0.0), (-1.5, 0.5), (0.0, 2.0)]
+SHARES = 8
+"""Parts of the sizes and factors, of which a test sees one."""
 
 
 def executed(name, given, problem, ptx_of=ptx_of):
     """The record of one launch, and what the template says of its accesses."""
     template = kernels.load(name, ROOTS)
     parameters = template.completed(given)
-    if template.unsupported(problem):
-        pytest.skip("the template is not made for this type")
-    if Instance(template, parameters, problem).unmet():
-        pytest.skip("this point is outside the template's space for this type")
+    assert (template.unsupported(problem), Instance(template, parameters, problem).unmet()) == (None, None)
     source = Instance(template, parameters, problem).source
     task = EmulationTask(Instance(template, parameters, problem).launches, template.declares.operator, problem, 0, {})
     return emulate(task, ptx_of(source)), Instance(template, parameters, problem).predictions
@@ -224,46 +248,34 @@ def assembled_ptx_of(source):
 
 
 def settings_and_layouts():
-    """Every setting with its layouts, types, and the share of sizes that it sees: one of eight.
-
-    With float32, a template's own setting and those of `TILES` see two layouts, which transpose each operand once; with
-    float64 every second one sees one of the other two. Each further setting sees one layout with float32, and with
-    float64 another one that transposes the other operands; of CUTLASS's two settings, which take 3 s to compile, each
-    sees one type. Settings take turns with all four layouts, and with the sizes. What is left to the thorough tests
-    executes the same text of a template once more: with the other layouts, and with the other half of the sizes where
-    a setting is not a further one.
-    """
-    pairs = (("nn", "tt"), ("nt", "tn"))
-    for number, (key, (name, given)) in enumerate(zip(IDS, VARIANTS, strict=True)):
-        further = key in SGEMM or key in TENSILE or key in FURTHER or key in THIN or name == CUTLASS
-        for layout in pairs[number % 2] if further else LAYOUTS:
-            share = LAYOUTS.index(layout) + 4 * (number // 2 % 2)
-            for dtype in ("float32", "float64"):
-                if further:
-                    first = layout == pairs[number % 2][number // 2 % 2]
-                    rare = first == (dtype == "float32") or (name == CUTLASS and (dtype == "float32") == (given == {}))
-                elif dtype == "float32":
-                    rare = layout not in pairs[number % 2]
-                else:
-                    rare = number % 2 == 1 or layout != pairs[1][number // 2 % 2]
-                marks = [pytest.mark.thorough] if rare else []
-                yield pytest.param(name, given, layout, dtype, share, id=f"{key}-{layout}-{dtype}", marks=marks)
-                if not further:
-                    of = (name, given, layout, dtype, (share + 4) % 8)
-                    yield pytest.param(*of, id=f"{key}-{layout}-{dtype}-other sizes", marks=pytest.mark.thorough)
+    """Every setting with each layout and type that its template takes, and with two shares of the sizes in turn."""
+    turns = itertools.product(SETTINGS, LAYOUTS, ("float32", "float64"), (0, SHARES // 2))
+    for turn, (key, layout, dtype, half) in enumerate(turns):
+        name, given = SETTINGS[key]
+        fetched = given.get("copies") != "bulk" or "pack" in given or layout == "nt"  # columns along k are not
+        if fetched and (name != SGEMM_TEMPLATE or dtype == "float32"):
+            yield key, layout, dtype, (turn // 3 + half) % SHARES
 
 
-@pytest.mark.parametrize(("name", "given", "layout", "dtype", "share"), list(settings_and_layouts()))
-def test_every_template_is_right_and_clean(name, given, layout, dtype, share):
-    gemm = operator("gemm")
-    for i, ((m, n, k), (alpha, beta)) in enumerate(itertools.product(SIZES, FACTORS)):
-        if i and i % 8 != share:
-            continue  # each sees the smallest size, and its share of the other sizes and factors
+def features(key, layout, dtype, share):
+    """Every setting; and of a template, the pairs of what transposes an operand and the type, and every share."""
+    name, _ = SETTINGS[key]
+    return {key, *pairs(name, layout[0], layout[1], dtype), *pairs(layout, dtype, share)}
+
+
+@pytest.mark.usefixtures("conditions")
+@pytest.mark.parametrize(("key", "layout", "dtype", "share"), gated(settings_and_layouts(), features))
+def test_every_template_is_right_and_clean(key, layout, dtype, share):
+    """Each sees its share of the sizes and factors, and the smallest size."""
+    (name, given), gemm = SETTINGS[key], operator("gemm")
+    for i, ((m, n, k), (alpha, beta)) in reversed([*enumerate(itertools.product(SIZES, FACTORS))]):
+        if i and i % SHARES != share:
+            continue
         shape = {"m": m, "n": n, "k": k, "dtype": dtype, "layout": layout}
         # slack behind the columns: none, some that breaks the alignment of vectors, some that keeps it
         leading = {key: gemm.problem(shape)[key] + (0, 3, 4)[i % 3] for key in ("lda", "ldb", "ldc")}
         # ptxas, too, takes each setting; one of sgemm, which has no float64, may be executed in one layout only
-        compiled = assembled_ptx_of if layout in ("nn", "nt") or name == "gemm/sgemm.cu.j2" else ptx_of
+        compiled = assembled_ptx_of if layout in ("nn", "nt") or name == SGEMM_TEMPLATE else ptx_of
         done, _ = executed(name, given, gemm.problem({**shape, **leading, "alpha": alpha, "beta": beta}), compiled)
         assert done.unsupported == ""
         assert done.fault == "", f"{shape} {leading} alpha={alpha} beta={beta}: {done.fault}"
@@ -278,6 +290,7 @@ def transposed():
             yield pytest.param(ways, layout, id=f"{shown}-{layout}", marks=marks)
 
 
+@pytest.mark.usefixtures("conditions")
 @pytest.mark.parametrize(("ways", "layout"), list(transposed()))
 def test_transposed_operands_are_read_right(ways, layout):
     given = {"work_group_0": 8, "work_group_1": 8, "thread_tile_0": 4, "thread_tile_1": 4}
@@ -309,6 +322,7 @@ PAPERS = [
 to 384 threads, sides and thread tiles that are no powers of two, a k step a tile and sub-group."""
 
 
+@pytest.mark.usefixtures("conditions")
 @pytest.mark.parametrize(
     ("tile", "group", "depth", "split", "layout"),
     [pytest.param(*one, marks=pytest.mark.thorough) if i > 2 else one for i, one in enumerate(PAPERS)],
@@ -341,6 +355,7 @@ def moves_and_types():
                 yield pytest.param(name, given, dtype, (half, 2), id=f"{number}-{name}-{dtype}-{half}", marks=marks)
 
 
+@pytest.mark.usefixtures("conditions")
 @pytest.mark.parametrize(("name", "given", "dtype", "share"), list(moves_and_types()))
 def test_every_move_is_right_and_clean(name, given, dtype, share):
     move = operator(name.partition("/")[0])

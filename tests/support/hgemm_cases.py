@@ -76,8 +76,8 @@ POINTS = (
 """Sizes, factors, and elements behind each column; those of the last let 16 bytes of C be stored at once."""
 
 ALL_POINTS = range(len(POINTS))
-HALVES = ((0, 3), (1, 2))
-"""Points by number, for tests that execute the same text of a template at one half of them only."""
+HALVES = ((3, 0), (1, 2))
+"""Points by number, the larger one first, for tests that execute a template's text at one half of them only."""
 
 
 NARROW = (
