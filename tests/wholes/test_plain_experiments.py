@@ -14,8 +14,8 @@ from lab.experiment.space import expand
 from lab.experiment.variants import plan
 from lab.runs import flow
 from lab.runs.flow import FlowContext
+from lab.stages import emulate as emulation
 from lab.stages.build import Built, build, build_task
-from lab.stages.emulate import emulate
 from lab.toolchain.select import toolchain
 from lab.toolchain.triton.compiler import find_triton
 
@@ -62,8 +62,16 @@ def ends_of(file, *, lighter=True):
     return experiment, plan(experiment, [points[0], last], [compiler], [arch]) if compiler else ()
 
 
-def what_is_wrong(experiment, planned, outcome, *, sampled):
-    """What a built variant does wrong when the CPU executes it; nothing where it is right."""
+def what_is_wrong(experiment, planned, outcome, *, sampled, full_size=True):
+    """What a built variant does wrong when the CPU executes it; nothing where it is right.
+
+    Args:
+        experiment: The experiment.
+        planned: The variant.
+        outcome: Its build.
+        sampled: Execute the samples, too, which is done for their counts, with kernels whose results are right already.
+        full_size: Execute blocks at the problem's own size; otherwise the emulated size under other conditions.
+    """
     if not isinstance(outcome, Built):
         return str(outcome)
     context = FlowContext(experiment, None, emulate=True)
@@ -71,18 +79,27 @@ def what_is_wrong(experiment, planned, outcome, *, sampled):
     if (mistake := flow.argument_mistake(context, variant, outcome)) is not None:
         return str(mistake)
     task = flow.emulation_task(context, variant)
-    if not sampled:  # samples are executed for their counts, with kernels whose results are right already
+    if not sampled:
         task = replace(task, samples=(), halved=())
-    record = emulate(task, variant.ptx)
+    with pytest.MonkeyPatch.context() as patch:
+        if full_size:
+            patch.setattr(emulation, "other_conditions", lambda judged: ((), ()))
+        else:
+            task = replace(task, full_size=None)
+        record = emulation.emulate(task, variant.ptx)
     return record.fault or record.unsupported or ("" if record.verification is not None else "nothing was verified")
 
 
 def parts():
-    """The files; every third is executed at the sizes of its samples, too, and the others where asked for."""
+    """The files; every third is executed at the sizes of its samples, too, and the others where asked for.
+
+    In the gate, one end of a space is executed at full size and the other one under other conditions; both in turn.
+    """
     for part in PARTS:
         shown = f"{part[0].stem}..{part[-1].stem}"
-        yield pytest.param(part, part[::3], id=shown)
-        yield pytest.param(part, part, id=f"{shown}-all sampled", marks=pytest.mark.thorough)
+        yield pytest.param(part, part[::3], 0, id=shown)
+        yield pytest.param(part, part, 0, id=f"{shown}-all sampled", marks=pytest.mark.thorough)
+        yield pytest.param(part, [], 1, id=f"{shown}-ends exchanged", marks=pytest.mark.thorough)
 
 
 @pytest.fixture
@@ -91,17 +108,17 @@ def untraced(monkeypatch):
     monkeypatch.setattr(api, "_traced", lambda request: None)
 
 
-@pytest.mark.parametrize(("files", "sampled"), list(parts()))
-def test_the_first_and_the_last_variant_are_right(files, sampled, untraced):
+@pytest.mark.parametrize(("files", "sampled", "turn"), list(parts()))
+def test_the_first_and_the_last_variant_are_right(files, sampled, turn, untraced):
     """Files whose compiler is not on this machine (Triton's) are left out; samples are executed of first variants."""
     variants = [(file, experiment, one) for file in files for experiment, ends in [ends_of(file)] for one in ends]
     assert all(sum(file == known for known, _, _ in variants) in {0, 2} for file in files)
     outcomes = build([build_task(planned) for _, _, planned in variants])
-    wrong = {
-        f"{file.name}: {planned.label}": what
-        for i, ((file, experiment, planned), outcome) in enumerate(zip(variants, outcomes, strict=True))
-        if (what := what_is_wrong(experiment, planned, outcome, sampled=i % 2 == 0 and file in sampled))
-    }
+    wrong = {}
+    for i, ((file, experiment, planned), outcome) in enumerate(zip(variants, outcomes, strict=True)):
+        options = {"sampled": i % 2 == 0 and file in sampled, "full_size": (i + i // 2 + turn) % 2 == 0}
+        if what := what_is_wrong(experiment, planned, outcome, **options):
+            wrong[f"{file.name}: {planned.label}"] = what
     assert wrong == {}
 
 
