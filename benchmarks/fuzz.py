@@ -31,7 +31,7 @@ from pathlib import Path
 from types import FrameType
 
 from fuzz_foreign import MEMORY, number, read_archive, read_database, read_run
-from fuzz_grown import expression, options, read_options, template
+from fuzz_grown import PROBLEM, expression, options, read_options, template
 from fuzz_grown import read_expression as read_grown_expression
 from fuzz_grown import read_template as read_grown_template
 from fuzz_ptx import mutated_ptx, read_and_launch
@@ -106,16 +106,7 @@ def read_template(content: bytes, folder: Path) -> object:
     """A template, rendered with its defaults."""
     (folder / "fuzz.cu.j2").write_bytes(content)
     template = front_matter.load("fuzz.cu.j2", (folder, ROOT / "kernel_src"))
-    problem: dict[str, Scalar] = {
-        "m": 64,
-        "n": 64,
-        "k": 64,
-        "dtype": "float32",
-        "layout": "nn",
-        "lda": 64,
-        "ldb": 64,
-        "ldc": 64,
-    }
+    problem: dict[str, Scalar] = {**PROBLEM, "lda": 64, "ldb": 64, "ldc": 64}
     instance = Instance(template, template.completed({}), problem)
     return instance.source if instance.launches.steps else ""
 

@@ -35,85 +35,30 @@ NAMES: dict[str, object] = {
     "nothing": None,
 }
 DUNDERS = (
-    *("__class__", "__mro__", "__subclasses__", "__init__", "__globals__", "__builtins__", "__dict__", "__code__"),
-    *("__reduce__", "__getattribute__", "__call__", "__self__", "__func__", "__module__", "__slots__", "gi_frame"),
-    *("f_back", "f_globals", "tb_frame", "cr_frame", "mro", "format", "format_map", "join", "encode", "open", "read"),
-    *("system", "popen", "write_text", "unlink", "kind", "facts", "methods", "made", "text", "own", "value", "fact"),
-)
+    "__class__", "__mro__", "__subclasses__", "__init__", "__globals__", "__builtins__", "__dict__", "__code__",
+    "__reduce__", "__getattribute__", "__call__", "__self__", "__func__", "__module__", "__slots__", "gi_frame",
+    "f_back", "f_globals", "tb_frame", "cr_frame", "mro", "format", "format_map", "join", "encode", "open", "read",
+    "system", "popen", "write_text", "unlink", "kind", "facts", "methods", "made", "text", "own", "value", "fact",
+)  # fmt: skip
 FACTS = tuple(dict.fromkeys(name for one in (MappingFacts, EinsumFacts) for name in (*one.facts, *one.methods)))
 ATOMS = (
     *("0", "1", "-1", "3", "1.5", "2**63", "9**99", "10**18", "1e308", "true", "false", "none", "True", "''", "'A'"),
-    *(
-        "'mk'",
-        "'{0.__class__}'",
-        "'%s' * 99999",
-        "'a' * 10**9",
-        "[1, 2]",
-        "[]",
-        "range(10**12)",
-        "{'a': 1}",
-        "_",
-        "self",
-    ),
+    *("'mk'", "'{0.__class__}'", "'%s' * 99999", "'a' * 10**9", "[1, 2]", "[]", "range(10**12)", "{'a': 1}", "_"),
+    "self",
 )
 JOINTS = (
-    "+",
-    "-",
-    "*",
-    "/",
-    "//",
-    "%",
-    "**",
-    "<<",
-    ">>",
-    "&",
-    "|",
-    "^",
-    "<",
-    "==",
-    "in",
-    "not in",
-    "and",
-    "or",
-    "is",
-    "~",
-)
+    "+", "-", "*", "/", "//", "%", "**", "<<", ">>", "&", "|", "^", "<", "==", "in", "not in", "and", "or", "is", "~",
+)  # fmt: skip
 FILES = (
-    "/etc/passwd",
-    "CANARY",
-    "../CANARY",
-    "/var/CANARY",
-    "./x.cu",
-    "~/.bashrc",
-    "file:///etc/passwd",
-    "CANARY,CANARY",
-)
+    "/etc/passwd", "CANARY", "../CANARY", "/var/CANARY", "./x.cu", "~/.bashrc", "file:///etc/passwd", "CANARY,CANARY",
+)  # fmt: skip
 FOREIGN_OPTIONS = (
-    *(
-        "-ccbin",
-        "-Xcompiler",
-        "-o",
-        "--output-file",
-        "-optf",
-        "--options-file",
-        "-I",
-        "-isystem",
-        "-include",
-        "-L",
-        "-l",
-    ),
-    *("--pre-include", "--time", "--create-pch", "--use-pch", "--pch-dir", "--pch", "-keep-dir", "-keep", "-Xlinker"),
-    *("-Xnvlink", "-Xcudafe", "-Xnvvm", "-odir", "-MF", "-MD", "--run", "-run-args", "-dlink", "--fatbin", "-ptx", "@"),
-    *(
-        "--fdevice-time-trace",
-        "-fdevice-time-trace",
-        "--log-file",
-        "--split-compile",
-        "--input-drive-prefix",
-        "-lib",
-        "-t",
-    ),
-)
+    "-ccbin", "-Xcompiler", "-o", "--output-file", "-optf", "--options-file", "-I", "-isystem", "-include", "-L",
+    "-l", "--pre-include", "--time", "--create-pch", "--use-pch", "--pch-dir", "--pch", "-keep-dir", "-keep",
+    "-Xlinker", "-Xnvlink", "-Xcudafe", "-Xnvvm", "-odir", "-MF", "-MD", "--run", "-run-args", "-dlink", "--fatbin",
+    "-ptx", "@", "--fdevice-time-trace", "-fdevice-time-trace", "--log-file", "--split-compile",
+    "--input-drive-prefix", "-lib", "-t",
+)  # fmt: skip
 MOST_DEPTH = 5
 
 
@@ -189,18 +134,8 @@ def options(rng: random.Random) -> str:
     known = [name for one in (*OPTIONS, *PTXAS) for name in one.names]
     name = rng.choice((*known, *FOREIGN_OPTIONS))
     file = rng.choice(FILES)
-    shapes = (
-        "{0}={1}",
-        "{0}\n{1}",
-        "{0}{1}",
-        "{0} {1}",
-        "{0}\n\n{1}",
-        "{0}=1,{1}",
-        "{0}\n-o\n{1}",
-        "{1}\n{0}",
-        "{0}",
-    )
-    text = rng.choice(shapes).format(name, file)
+    joined = ("{0}={1}", "{0}\n{1}", "{0}{1}", "{0} {1}", "{0}\n\n{1}", "{0}=1,{1}", "{0}\n-o\n{1}", "{1}\n{0}", "{0}")
+    text = rng.choice(joined).format(name, file)
     if rng.random() < 0.3:  # noqa: PLR2004 - about a third
         text = f"{rng.choice(TO_PTXAS)}{rng.choice(('=', chr(10), ','))}{text}"
     return text
