@@ -109,6 +109,7 @@ _COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitOr: ast.BitAnd,
     ast.BitXor: ast.BitAnd,
 }
+_ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 _LEFT_ALONE = (ast.JoinedStr, ast.Assert, ast.Import, ast.ImportFrom)
 """Text for people; assertions, which tell mypy what is known; imports."""
 
@@ -141,8 +142,8 @@ class Mutant:
 
 
 def mutants_of(file: str, content: bytes) -> list[Mutant]:
-    """All mutants of a module, in the order of their places."""
-    starts = [0]
+    """All mutants of a module, in the order of their places, and then its negated conditions."""
+    starts, tree = [0], ast.parse(content)
     for line in content.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
 
@@ -151,10 +152,12 @@ def mutants_of(file: str, content: bytes) -> list[Mutant]:
         assert node.end_col_offset is not None  # noqa: S101
         start = starts[node.lineno - 1] + node.col_offset
         end = starts[node.end_lineno - 1] + node.end_col_offset
-        return Mutant(file, node.lineno, kind, content[start:end].decode(), after, start, end)
+        before = content[start:end].decode()
+        return Mutant(file, node.lineno, kind, before, after or f"(not ({before}))", start, end)
 
-    found = [mutant(node, kind, after) for node in _reached(ast.parse(content)) for kind, after in _mistakes(node)]
-    return sorted(found, key=lambda one: (one.start, one.end, one.kind))
+    mistakes = [mutant(node, kind, after) for node in _reached(tree) for kind, after in _mistakes(node)]
+    mistakes.sort(key=lambda mistake: (mistake.start, mistake.end, mistake.kind))
+    return [*mistakes, *(mutant(test, "condition", "") for test in _conditions(tree))]
 
 
 def _reached(node: ast.AST) -> Iterator[ast.expr | ast.stmt]:
@@ -179,7 +182,7 @@ def _is_no_code(parent: ast.AST, child: ast.AST) -> bool:
     return isinstance(parent, ast.Module) and isinstance(child, ast.Assign) and isinstance(child.value, ast.BinOp)
 
 
-def _mistakes(node: ast.expr | ast.stmt) -> Iterator[tuple[str, str]]:  # noqa: C901, PLR0912 - one case an operator
+def _mistakes(node: ast.expr | ast.stmt) -> Iterator[tuple[str, str]]:  # noqa: C901 - one case an operator
     """What can be done wrong here: the kind, and the text in place of the node's."""
     match node:
         case ast.Compare(left, [operator], [right]):
@@ -207,29 +210,10 @@ def _mistakes(node: ast.expr | ast.stmt) -> Iterator[tuple[str, str]]:  # noqa: 
             yield "loop", "break"
         case ast.Break():
             yield "loop", "continue"
-        case ast.If(test) | ast.While(test):
-            del test  # its own node yields the negation; see `_negations`
-        case _:
-            pass
 
 
-def _negations(file: str, content: bytes) -> list[Mutant]:
-    """Every condition of an `if`, a `while` or a comprehension, negated."""
-    found = mutants_of_tests(ast.parse(content))
-    starts = [0]
-    for line in content.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
-    made = []
-    for test in found:
-        start = starts[test.lineno - 1] + test.col_offset
-        end = starts[(test.end_lineno or test.lineno) - 1] + (test.end_col_offset or 0)
-        before = content[start:end].decode()
-        made.append(Mutant(file, test.lineno, "condition", before, f"(not ({before}))", start, end))
-    return made
-
-
-def mutants_of_tests(tree: ast.Module) -> list[ast.expr]:
-    """The conditions that decide a branch."""
+def _conditions(tree: ast.Module) -> list[ast.expr]:
+    """The conditions of each `if`, `while` and comprehension."""
     tests: list[ast.expr] = []
     for node in _reached(tree):
         if isinstance(node, ast.If | ast.While) and not isinstance(node.test, ast.Constant):
@@ -255,20 +239,13 @@ def _symbol(operator: ast.cmpop | ast.operator) -> str:
 
 def drawn(file: str, content: bytes, most: int, seed: int, *, data: bool) -> list[Mutant]:
     """At most this many mutants of a module, the same for the same seed, in the order of their places."""
-    every = [*mutants_of(file, content), *_negations(file, content)]
+    every = mutants_of(file, content)
     if not data:
-        lines = {line for node in ast.parse(content).body if _is_datum(node) for line in _lines(node)}
+        data_nodes = [node for node in ast.parse(content).body if isinstance(node, _ASSIGNMENTS)]
+        lines = {line for node in data_nodes for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
         every = [one for one in every if one.line not in lines or one.kind != "constant"]
     rng = random.Random(f"{seed} {file}")  # noqa: S311 - no secret
     return sorted(rng.sample(every, min(most, len(every))), key=lambda one: (one.start, one.end))
-
-
-def _is_datum(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign)
-
-
-def _lines(node: ast.stmt) -> range:
-    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
 def copied(target: Path) -> None:

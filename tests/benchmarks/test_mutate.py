@@ -38,8 +38,7 @@ def test_a_mutant_of_each_kind(mutate):
     assert any("return ((a))\n" in one for one in made)
     assert any("a: int = (2)" in one for one in made)
     assert any("return None\n    return -a" in one for one in made)
-    [negated] = mutate._negations("lab/f.py", text)
-    assert "if (not (not a < 2 and a)):" in negated.applied(text).decode()
+    assert any("if (not (not a < 2 and a)):" in one for one in made)
 
 
 def test_facts_in_assignments_of_a_module_are_no_mutants(mutate):
