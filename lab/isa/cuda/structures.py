@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 
-from lab.isa.cuda.kernels import SourceParameter, behind, live_tokens, read_parameter, split_at_commas, type_aliases
-from lab.isa.cuda.tokens import Token, TokenKind
+from tree_sitter import Node
+
+from lab.isa.cuda.kernels import SourceParameter, read_declared, type_aliases
+from lab.isa.cuda.tree import arrays_in, declarators, parse, written
 
 _LANES = "xyzw"
-_NOT_MEMBERS = frozenset({"static", "using", "typedef", "friend", "enum", "union", "template", "operator", "virtual"})
-_HEADS_END = frozenset({"{", "}", ")", ";", ":", ",", "=", "*", "&", ">"})
 _MOST_ELEMENTS = 64
+_PASSED_OVER = frozenset(
+    {"function_definition", "access_specifier", "alias_declaration", "using_declaration", "type_definition", "comment"}
+    | {"friend_declaration", "static_assert_declaration", "template_declaration"}
+)
 
 
 def read_structures(text: str) -> dict[str, tuple[SourceParameter, ...]]:
@@ -20,24 +25,18 @@ def read_structures(text: str) -> dict[str, tuple[SourceParameter, ...]]:
     Arrays, short vectors and structures inside a structure are taken apart: ``int size[2]`` is ``size_0`` and
     ``size_1``. A structure with a base class, a bit field or a member of unknown type is left out.
     """
-    stream = live_tokens(text)
-    aliases = type_aliases(stream)
+    source = parse(text)
+    aliases = type_aliases(text)
+    named = {node.child_by_field_name("type"): declarators(node) for node in source.find("type_definition")}
     found: dict[str, tuple[SourceParameter, ...]] = {}
-    for at, token in enumerate(stream):
-        if token.text not in ("struct", "class"):
+    for node in source.find("struct_specifier", "class_specifier"):
+        body = node.child_by_field_name("body")
+        if body is None or any(one.type == "base_class_clause" for one in node.children):
             continue
-        brace = at + 1
-        while brace < len(stream) and stream[brace].text not in _HEADS_END:
-            brace = behind(stream, brace) if stream[brace].text == "(" else brace + 1  # of __align__(16)
-        if brace >= len(stream) or stream[brace].text != "{":
-            continue
-        end = behind(stream, brace)
-        names = [one.text for one in stream[at + 1 : brace] if one.kind is TokenKind.WORD and one.text != "final"]
-        # behind `typedef struct {…}`
-        following = [one.text for one in stream[end : end + 1] if one.kind is TokenKind.WORD]
-        members = _members(stream[brace + 1 : end - 1], aliases, found)
-        for name in (*names[-1:], *following) if members else ():
-            found.setdefault(name, members)
+        members = _members(body, aliases, found)
+        for name in (node.child_by_field_name("name"), *named.get(node, ())[:1]):
+            if members and name is not None and name.type == "type_identifier":
+                found.setdefault(written(name), members)
     return found
 
 
@@ -65,17 +64,21 @@ def elements_of(
 
 
 def _members(
-    stream: Sequence[Token], aliases: Mapping[str, str], known: Mapping[str, tuple[SourceParameter, ...]]
+    body: Node, aliases: Mapping[str, str], known: Mapping[str, tuple[SourceParameter, ...]]
 ) -> tuple[SourceParameter, ...]:
-    """Return the members between the braces of a structure, or nothing where one cannot be told."""
+    """Return the members of a structure, or nothing where one cannot be told."""
     members: list[SourceParameter] = []
-    for statement in _statements(stream):
-        declared = _declared(statement, aliases)
-        if declared is None:
+    for node in body.named_children:
+        if node.type in _PASSED_OVER or any(written(one) == "static" for one in node.children):
+            continue
+        if node.type != "field_declaration" or any(one.type == "bitfield_clause" for one in node.children):
             return ()
-        for one, count in declared:
+        for declarator in declarators(node):
+            if declarator.type == "function_declarator":
+                continue
+            one, count = read_declared(node, declarator, aliases, decays=False), _elements(declarator)
             inner = (one,) if one.is_pointer or (one.dtype and one.lanes == 1) else parts_of(one, known)
-            if not inner:
+            if not inner or not 1 <= count <= _MOST_ELEMENTS:
                 return ()
             for i in range(count):
                 stem = one.name if count == 1 else f"{one.name}_{i}"
@@ -84,53 +87,7 @@ def _members(
     return tuple(members)
 
 
-def _statements(stream: Sequence[Token]) -> list[list[Token]]:
-    """Split a structure's text at semicolons; functions are passed over."""
-    found: list[list[Token]] = [[]]
-    at = 0
-    while at < len(stream):
-        token = stream[at]
-        if token.text == "{" and any(one.text == "(" for one in found[-1]):  # a function's body
-            at, found[-1] = behind(stream, at), []
-            continue
-        if token.text == ";":
-            found.append([])
-        elif token.text == ":" and [one.text for one in found[-1]] in (["public"], ["private"], ["protected"]):
-            found[-1] = []
-        elif token.kind is not TokenKind.DIRECTIVE:
-            found[-1].append(token)
-        at += 1
-    return [one for one in found if one and not any(token.text == "(" for token in one)]
-
-
-def _declared(statement: Sequence[Token], aliases: Mapping[str, str]) -> list[tuple[SourceParameter, int]] | None:
-    """Read ``float *x, y[2]``: each member with its number of elements, or None where one cannot be told."""
-    texts = [token.text for token in statement]
-    if _NOT_MEMBERS.intersection(texts):
-        return [] if texts[0] in ("static", "using", "typedef", "friend") else None
-    if ":" in texts or "{" in texts:
-        return None
-    first, *others = split_at_commas(statement)
-    name = next((i for i, token in enumerate(first) if token.text in ("*", "&", "[", "=")), len(first))
-    own = name - 1 if name == len(first) or first[name].text in ("[", "=") else name
-    made = []
-    for part in (first, *([*first[:own], *other] for other in others)):
-        count = _elements(part)
-        extents = next((i for i, token in enumerate(part) if token.text == "["), len(part))
-        one = read_parameter(part[:extents], aliases)
-        if count is None or not one.name:
-            return None
-        made.append((one, count))
-    return made
-
-
-def _elements(part: Sequence[Token]) -> int | None:
-    """Return the elements of a member: 1 without extents; None where an extent is no number."""
-    count = 1
-    for at, token in enumerate(part):
-        if token.text == "[":
-            extent = part[at + 1].text if at + 2 < len(part) and part[at + 2].text == "]" else ""
-            if not extent.isdigit():
-                return None
-            count *= int(extent)
-    return count if 1 <= count <= _MOST_ELEMENTS else None
+def _elements(declarator: Node) -> int:
+    """Return the elements of a member: 1 without extents, 0 where an extent is not a number."""
+    sizes = [array.child_by_field_name("size") for array in arrays_in(declarator)]
+    return math.prod(int(written(size)) if size and written(size).isdecimal() else 0 for size in sizes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -30,6 +30,9 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
+_ZERO = re.compile(r"#\s*if\s+(?:0|false)\s*$")
+CONDITION = re.compile(r"#\s*(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b")
+OPENING, CLOSING = "([{", ")]}"
 
 
 class TokenKind(StrEnum):
@@ -71,6 +74,58 @@ def tokens(text: str) -> tuple[Token, ...]:
         Token(kind, found, bisect_right(line_ends, at := _origin(start, splices)) + 1, at, _origin(end, splices))
         for kind, found, start, end in _scan(joined)
     )
+
+
+@lru_cache(maxsize=4)  # as of `tokens`
+def live_tokens(text: str) -> tuple[Token, ...]:
+    """Return the tokens of a source without those that `#if 0` hides."""
+    live: list[Token] = []
+    hides: list[bool] = []  # one for each open condition
+    hidden = 0  # how many of them hide
+    for token in tokens(text):
+        match = CONDITION.match(token.text) if token.kind is TokenKind.DIRECTIVE else None
+        word = match[1] if match else ""
+        was_hidden = hidden
+        if word.startswith("if"):
+            hides.append(bool(_ZERO.match(token.text)))
+            hidden += hides[-1]
+        elif word.startswith("el") and hides:
+            hidden -= hides[-1]
+            hides[-1] = False
+        elif word == "endif" and hides:
+            hidden -= hides.pop()
+        if not hidden or not was_hidden:  # both ends of a hidden part stay
+            live.append(token)
+    return tuple(live)
+
+
+def behind(stream: Sequence[Token], opening: int) -> int:
+    """Return the position behind the bracket that closes the one at `opening`, at most the end.
+
+    Of a condition (`#if … #else`), only the first branch is counted, so that a brace which both open counts once.
+    """
+    depth = 0
+    later: list[bool] = []  # for each open condition, whether a later branch is being read
+    skipping = 0  # how many of them are
+    for at in range(opening, len(stream)):
+        token = stream[at]
+        if token.kind is TokenKind.DIRECTIVE:
+            match = CONDITION.match(token.text)
+            word = match[1] if match else ""
+            if word.startswith("if"):
+                later.append(False)
+            elif word.startswith("el"):
+                if not later:  # of a condition that the bracket stands in
+                    later.append(False)
+                skipping += not later[-1]
+                later[-1] = True
+            elif word == "endif" and later:
+                skipping -= later.pop()
+        elif token.kind is TokenKind.PUNCTUATION and not skipping:
+            depth += (token.text in OPENING) - (token.text in CLOSING)
+            if depth <= 0:
+                return at + 1
+    return len(stream)
 
 
 def _scan(text: str) -> Iterator[tuple[TokenKind, str, int, int]]:

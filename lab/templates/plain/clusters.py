@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 
-from lab.isa.cuda.kernels import SourceKernel, read_kernels
-from lab.isa.cuda.names import definitions
-from lab.templates.plain.launches import host_words
+from tree_sitter import Node
 
-_SIDE = re.compile(r"\bclusterDim \. ([xyz]) = ([^;{}]+?) ;")
-_WHOLE = re.compile(r"\bclusterDim (?:= (?:dim3 )?)?[({] ([^;{}]+?) [)}]")
-_EX = re.compile(r"\bcudaLaunchKernelEx\w* \(([^;]*)")
-_NUMBER = re.compile(r"\d+")
-_WORD = re.compile(r"[A-Za-z_]\w*")
+from lab.isa.cuda.kernels import SourceKernel, read_kernels
+from lab.isa.cuda.tree import words, written
+from lab.templates.plain.launches import HostCode, host_code, sides_of
+
+_SIDE = re.compile(r"\bclusterDim\.([xyz])")
 
 
 def launched_cluster(text: str, kernel: SourceKernel) -> tuple[str, ...]:
@@ -28,32 +26,30 @@ def launched_cluster(text: str, kernel: SourceKernel) -> tuple[str, ...]:
     """
     if "clusterDim" not in text:
         return ()
-    host = host_words(text)
-    sides = dict(_SIDE.findall(host))
-    given = [sides.get(axis, "1") for axis in "xyz"] if sides else _listed(host)
+    host = host_code(text)
+    sides, listed = dict[str, Node](), list[Node]()
+    for node in host.find("assignment_expression", "initializer_pair"):
+        target, value = node.children[0], node.children[-1]
+        if match := _SIDE.search(written(target)):
+            sides[match[1]] = value
+        elif written(target).endswith("clusterDim"):
+            listed = listed or list(sides_of(value))
+    given = [_value(sides[axis], host) if axis in sides else "1" for axis in "xyz"] if sides else []
+    given = given or [_value(one, host) for one in listed]
     if not given or not _is_launched(host, kernel, read_kernels(text)):
         return ()
-    values = [_value(side.strip(), text, host) for side in given]
-    while len(values) > 1 and values[-1] == "1":
-        values.pop()
-    return tuple(values)
+    while len(given) > 1 and given[-1] == "1":
+        given.pop()
+    return tuple(given)
 
 
-def _listed(host: str) -> list[str]:
-    found = _WHOLE.search(host)
-    return found[1].split(",") if found else []
+def _is_launched(host: HostCode, kernel: SourceKernel, kernels: tuple[SourceKernel, ...]) -> bool:
+    calls = [words(one) for one in host.find("call_expression")] if len(kernels) > 1 else []
+    return len(kernels) == 1 or any(one[0].startswith("cudaLaunchKernelEx") and kernel.name in one for one in calls)
 
 
-def _is_launched(host: str, kernel: SourceKernel, kernels: tuple[SourceKernel, ...]) -> bool:
-    if len(kernels) == 1:
-        return True
-    return any(re.search(rf"\b{re.escape(kernel.name)}\b", launch) for launch in _EX.findall(host))
-
-
-def _value(side: str, text: str, host: str) -> str:
+def _value(side: Node, host: HostCode) -> str:
     """Return the number behind a word that the host gives one value, else the word or the expression itself."""
-    if not _WORD.fullmatch(side):
-        return side
-    values = {one.value.strip() for one in definitions(text) if one.name == side}
-    values |= set(re.findall(rf"(?<!\. )\b{side} (?:= |\{{ |\( )(\d+)\b", host))
-    return values.pop() if len(values) == 1 and all(_NUMBER.fullmatch(value) for value in values) else side
+    name = " ".join(words(side))
+    values = {"".join(words(one)).strip("{}()") for one in host.values.get(name, ())}
+    return values.pop() if len(values) == 1 and all(value.isdecimal() for value in values) else name

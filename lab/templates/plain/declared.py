@@ -6,16 +6,8 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from lab.isa.cuda.kernels import (
-    SourceKernel,
-    SourceParameter,
-    live_tokens,
-    read_kernels,
-    read_parameter,
-    split_at_commas,
-    type_aliases,
-)
-from lab.isa.cuda.tokens import Token, TokenKind
+from lab.isa.cuda.kernels import SourceKernel, SourceParameter, read_declared, read_kernels, type_aliases
+from lab.isa.cuda.tree import arrays_in, declarators, parse, words
 from lab.templates.plain.launches import extents_in
 
 
@@ -42,38 +34,18 @@ def declared_constants(text: str, kernel: SourceKernel, known: Collection[str]) 
     """
     if "__constant__" not in text:
         return ()
-    stream = [one for one in live_tokens(text) if one.kind is not TokenKind.DIRECTIVE]
-    aliases, others = type_aliases(stream), [one.body for one in read_kernels(text) if one != kernel]
+    aliases, others = type_aliases(text), [one.body for one in read_kernels(text) if one != kernel]
     found, extent = [], extents_in(text, known)
-    for at, token in enumerate(stream):
-        if token.text != "__constant__":
-            continue
-        end = next((i for i in range(at, len(stream)) if stream[i].text == ";"), len(stream))
-        statement = [one for one in stream[at + 1 : end] if one.text not in ("static", "__device__")]
-        first, *more = split_at_commas(statement)
-        name = next((i for i, one in enumerate(first) if one.text in ("[", "=")), len(first)) - 1
-        for part in (first, *([*first[:name], *other] for other in more)):
-            extents = next((i for i, one in enumerate(part) if one.text == "["), len(part))
-            variable = read_parameter(part[:extents], aliases)
-            if any(one.text in ("=", "{") for one in part):
-                continue
-            if variable.name and _is_for(variable.name, text, kernel, others):
-                shape = tuple(map(extent, _extents(part[extents:])))
-                found.append(DeclaredConstant(variable, shape))
+    for node in parse(text).find("declaration"):
+        for declarator in declarators(node):
+            variable = read_declared(node, declarator, aliases, decays=False)
+            is_open = variable.name and declarator.type != "init_declarator" and "__constant__" in words(node)
+            if is_open and _is_for(variable.name, text, kernel, others):
+                sizes = [array.child_by_field_name("size") for array in arrays_in(declarator)]
+                found.append(DeclaredConstant(variable, tuple(extent(size) if size else "" for size in sizes)))
     return tuple(found)
 
 
 def _is_for(name: str, text: str, kernel: SourceKernel, others: Sequence[tuple[int, int]]) -> bool:
     used = re.compile(rf"\b{re.escape(name)}\b")
     return bool(used.search(text, *kernel.body)) or not any(used.search(text, *body) for body in others)
-
-
-def _extents(part: Sequence[Token]) -> list[list[Token]]:
-    """Return the tokens between each pair of brackets: of `[3][N + 1]`, two lists."""
-    found: list[list[Token]] = []
-    for token in part:
-        if token.text == "[":
-            found.append([])
-        elif token.text != "]":
-            found[-1].append(token)
-    return found

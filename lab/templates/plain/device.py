@@ -17,9 +17,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import pairwise
 
-from lab.isa.cuda.kernels import behind, live_tokens
-from lab.isa.cuda.names import definitions
-from lab.isa.cuda.tokens import Token, TokenKind
+from lab.isa.cuda.definitions import definitions
+from lab.isa.cuda.tokens import Token, TokenKind, behind, live_tokens
 
 _DEVICE = frozenset({"__global__", "__device__", "__constant__", "__shared__", "__managed__", "__tile_global__"})
 _CONSTANT = frozenset({"constexpr", "consteval", "constinit"})
@@ -62,6 +61,7 @@ _HOST_ROOTS = frozenset(
 """Namespaces of libraries that serve the host, unless a text opens one of that name."""
 _HOST_OF_THRUST = frozenset({"device_vector", "host_vector", "universal_vector", "device_ptr"})
 _NAMESPACES = frozenset({"std", "nvcuda", "cooperative_groups", "cub", "thrust", "cuda", "nv", "cute", "cutlass"})
+_VALUES = (TokenKind.NUMBER, TokenKind.STRING, TokenKind.CHAR)
 _KEPT_DIRECTIVE = re.compile(r"#\s*(?!pragma\b|warning\b|error\b)")
 _INCLUDE = re.compile(r"#\s*include\b")
 _DEPTH = 16
@@ -154,10 +154,12 @@ def device_part(text: str, others: Iterable[str] = ()) -> str:
     """
     texts = [text, *others]
     streams = [live_tokens(one) for one in texts]
-    macros = {one.name: one for each in texts for one in definitions(each)}
+    macros: dict[str, str] = {}  # of a macro with several values, all: each may be that of a branch that counts
+    for one in (one for each in texts for one in definitions(each)):
+        macros[one.name] = f"{macros.get(one.name, '')} {one.value}".strip()
     known = Knowledge(
-        macros={name: one.value for name, one in macros.items()},
-        functions=frozenset(name for name, one in macros.items() if one.function_like),
+        macros=macros,
+        functions=frozenset(one.name for each in texts for one in definitions(each) if one.function_like),
         annotated=frozenset(),
         namespaces=_known_namespaces(streams),
         uses_std=any(re.search(r"\busing\s+namespace\s+std\s*;", one) for one in texts),
@@ -568,6 +570,8 @@ class _Reader:
         if state.parameters or state.equals:
             return
         named = before is not None and before.kind is TokenKind.WORD and before.text not in _NO_NAME
+        if at + 1 < len(self.stream) and self.stream[at + 1].kind in _VALUES:  # unsigned n(4);
+            return
         is_operator = state.name == "operator"
         if is_operator or (named and self._text(at + 1) not in ("*", "&")):
             state.parameters = True

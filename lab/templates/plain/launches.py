@@ -8,25 +8,38 @@ remains unknown, as a result of an occupancy query, is left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
+
+from tree_sitter import Node
 
 from lab.base.elements import ELEMENT_BYTES
 from lab.base.errors import Location, UserError
 from lab.base.expressions import evaluate
-from lab.isa.cuda.kernels import SourceKernel, behind, live_tokens, read_kernels, split_at_commas, type_aliases
-from lab.isa.cuda.names import definitions
-from lab.isa.cuda.tokens import Token, TokenKind, tokens
+from lab.isa.cuda.definitions import definitions
+from lab.isa.cuda.kernels import SourceKernel, read_kernels, template_parameter, type_aliases
+from lab.isa.cuda.tree import (
+    SourceTree,
+    declarators,
+    declared_name,
+    find,
+    parse,
+    parse_expression,
+    span,
+    words,
+    written,
+)
 from lab.isa.cuda.types import TYPE_NAMES, element_type
 
-_MEMBERS = (["x"], ["y"], ["z"])
+_SIDES = "xyz"
 _MOST_STEPS = 100
 """Names that one expression is followed through."""
 _INTEGER = re.compile(r"(0[xX][0-9a-fA-F']+|\d[\d']*)[uUlLzZ]*")
 _FRACTION = re.compile(r"(-?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][-+]?\d+)?)[fF]?")
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_OPERATORS = frozenset("+-*%(),")
+_OPERATORS = {"+": "+", "-": "-", "*": "*", "%": "%", "/": "//", "<<": "<<", ">>": ">>"}
 _FUNCTIONS = frozenset({"min", "max", "ceil_div"})
 _DIVIDES_UP = re.compile(r"(?i)i?_?(ceil_?div(ide)?|div_?(round_?)?up|div_?ceil|cdiv|round_?up_?div|ceiling_?div\w*)")
 _ROUNDED = re.compile(r"\((?P<all>.+) \+ (?:(?P<less>\d+)|\(?(?P<side>.+) - 1\)?)\) // (?P<by>\w+|\(.+\))")
@@ -59,6 +72,87 @@ class _Unknown(Exception):  # noqa: N818  a way out of an expression, not an err
     """An expression has a part that only the running host knows."""
 
 
+@dataclass(frozen=True, slots=True)
+class HostCode:
+    """What a source has outside of its kernels.
+
+    Attributes:
+        source: The whole source.
+        bodies: Offsets of the bodies of kernels.
+        values: What the host gives names, by declarations and assignments.
+        changed: Names that have further values: by `++`, `+=`, or a function that gets their address.
+        reshaped: Names of which a member is assigned to.
+    """
+
+    source: SourceTree
+    bodies: tuple[tuple[int, int], ...]
+    values: Mapping[str, Sequence[Node]]
+    changed: frozenset[str]
+    reshaped: frozenset[str]
+
+    def find(self, *kinds: str) -> list[Node]:
+        """Return all nodes of some types outside of kernels."""
+        return _outside(self.source.find(*kinds), self.bodies)
+
+
+@lru_cache(maxsize=16)
+def host_code(text: str) -> HostCode:
+    """Read what a source has outside of its kernels."""
+    source, bodies = parse(text), tuple(one.body for one in read_kernels(text))
+    values: dict[str, list[Node]] = {one.name: [] for one in definitions(text)}
+    for one in definitions(text):
+        if one.value and not one.function_like and (value := parse_expression(one.value)):
+            values[one.name].append(value)
+    changed, reshaped = set[str](), set[str]()
+    for node in _outside(source.find(*_GIVING), bodies):
+        for name, value in _given(node):
+            values.setdefault(name, []).append(value)
+        left = node.child_by_field_name("left")
+        if left is not None and left.type == "field_expression":
+            reshaped.add(written(left.children[0]))
+        elif left is not None and node.children[1].type != "=":
+            changed.add(written(left))
+    altered = _outside(source.find("update_expression", "argument_list"), bodies)
+    for node in altered:
+        addresses = [one for one in node.children if one.type == "pointer_expression" and written(one).startswith("&")]
+        for operand in addresses or [node]:
+            argument = operand.child_by_field_name("argument")
+            if argument is not None and argument.type == "identifier":
+                changed.add(written(argument))
+    return HostCode(source, bodies, values, frozenset(changed), frozenset(reshaped))
+
+
+_GIVING = (
+    *("init_declarator", "declaration", "field_declaration", "optional_parameter_declaration", "assignment_expression"),
+)
+
+
+def _given(node: Node) -> Iterator[tuple[str, Node]]:
+    """Yield the names that a declaration or an assignment gives values."""
+    if node.type == "assignment_expression":
+        left, right = node.children[0], node.child_by_field_name("right")
+        if left.type == "identifier" and node.children[1].type == "=" and right is not None:
+            yield written(left), right
+    elif node.type == "init_declarator":
+        name, value = declared_name(node), node.child_by_field_name("value")
+        if name is not None and value is not None:
+            yield written(name), value
+    else:
+        for one in declarators(node):  # `dim3 grid(n, m);` reads as a function's declaration
+            name, listed = declared_name(one), one.child_by_field_name("parameters")
+            if one.type == "function_declarator" and name is not None and listed is not None:
+                yield written(name), listed
+        # if (int n = 3), void f(int n = 3)
+        value = node.child_by_field_name("value") or node.child_by_field_name("default_value")
+        name = declared_name(node.child_by_field_name("declarator"))
+        if value is not None and name is not None:
+            yield written(name), value
+
+
+def _outside(nodes: Sequence[Node], bodies: Sequence[tuple[int, int]]) -> list[Node]:
+    return [one for one in nodes if not any(low <= span(one)[0] < high for low, high in bodies)]
+
+
 def read_launch(text: str, kernel: SourceKernel, known: Collection[str]) -> HostLaunch:
     """Read the first launch of a kernel by `<<<…>>>`; nothing is known where the source has none.
 
@@ -67,12 +161,15 @@ def read_launch(text: str, kernel: SourceKernel, known: Collection[str]) -> Host
         kernel: One of its kernels.
         known: Names that the experiment has: sizes and parameters.
     """
-    host = _host(text)
-    for at, token in enumerate(host):
-        if token.text != kernel.name or not (found := _configuration(host, at)):
+    host = host_code(text)
+    for call in host.find("kernel_call_syntax"):
+        launch = call.parent
+        name = declared_name(launch.child_by_field_name("function")) if launch else None
+        if launch is None or name is None or written(name) != kernel.name:
             continue
-        template, configuration, arguments = found
-        passed = list(zip(kernel.parameters, arguments, strict=False))
+        template = [one for listed in find(launch.children[0], "template_argument_list")[:1] for one in _items(listed)]
+        arguments = launch.child_by_field_name("arguments")
+        passed = list(zip(kernel.parameters, _items(arguments) if arguments else (), strict=False))
         sizes = [(word, one.name) for one, part in passed if one.name in known and (word := _variable(part))]
         named = [
             (word, one.name)
@@ -81,124 +178,106 @@ def read_launch(text: str, kernel: SourceKernel, known: Collection[str]) -> Host
         ]
         called = dict(reversed([*sizes, *named]))  # of two parameters, a variable stands for the first
         names = {name: name for name in known if name not in called.values()} | called
-        reader, numbers = _Reader(host, _macros(text), names), _Reader(host, _macros(text), {})
-        grid, block, shared, *_ = (*configuration, *_NOTHING)
+        reader, numbers = _Reader(host, names), _Reader(host, {})
+        grid, block, shared, *_ = (*_items(call), None, None, None)
         return HostLaunch(
             _arguments(text, host, numbers, template),
-            reader.sides(grid, is_fixed=False),
-            reader.sides(block, is_fixed=True),
-            bytes_ if (bytes_ := reader.side(shared, is_fixed=True)) != "0" else "",
-            _written(shared),
+            reader.sides(grid, is_fixed=False) if grid else (),
+            reader.sides(block, is_fixed=True) if block else (),
+            bytes_ if shared and (bytes_ := reader.side(shared, is_fixed=True)) != "0" else "",
+            _joined(shared) if shared else "",
             {one.name: value for one, part in passed if not one.is_pointer and (value := numbers.number(part))},
             len({word for word, _ in sizes}) < len(sizes),
         )
     return HostLaunch()
 
 
-def host_words(text: str) -> str:
-    """Return a source's words outside of kernels, with one blank between them and no comments."""
-    return " ".join(one.text for one in _host(text))
-
-
-def extents_in(text: str, known: Collection[str]) -> Callable[[Sequence[Token]], str]:
+def extents_in(text: str, known: Collection[str]) -> Callable[[Node], str]:
     """Return what turns the extent of an array of a source into that of an experiment file; empty where it is unknown.
 
     Args:
         text: The source.
         known: Names that the experiment has.
     """
-    return _Reader(_host(text), _macros(text), {name: name for name in known}).extent
+    return _Reader(host_code(text), {name: name for name in known}).extent
 
 
-def _host(text: str) -> list[Token]:
-    """Return the tokens outside of kernels and of preprocessor lines."""
-    bodies = [one.body for one in read_kernels(text)]
-    return [
-        one
-        for one in live_tokens(text)
-        if one.kind is not TokenKind.DIRECTIVE and not any(low <= one.start < high for low, high in bodies)
-    ]
+def _items(listed: Node) -> list[Node]:
+    """Return what stands between the commas of a list. An item of `dim3 grid(n, m);` is read as an expression."""
+    nodes = listed.named_children
+    if listed.type == "parameter_list":
+        return [value for one in nodes if (value := parse_expression(written(one)))]
+    return nodes
 
 
-def _macros(text: str) -> dict[str, list[Token]]:
-    return {one.name: list(tokens(one.value)) for one in definitions(text) if one.value and not one.function_like}
-
-
-_Parts = list[list[Token]]
-_NOTHING: _Parts = [[], [], []]
-
-
-def _configuration(host: Sequence[Token], at: int) -> tuple[_Parts, _Parts, _Parts] | None:
-    """Return what stands in ``<…>``, ``<<<…>>>`` and ``(…)`` behind a kernel's name; None where it is no launch."""
-    texts = [one.text for one in host]
-    opening = next((i for i in range(at + 1, len(texts)) if texts[i : i + 3] == ["<"] * 3 or texts[i] in ";{}"), -1)
-    if opening < 0 or texts[opening] != "<":
-        return None
-    closing = next((i for i in range(opening, len(texts)) if texts[i : i + 4] == [">", ">", ">", "("]), -1)
-    if closing < 0:
-        return None
-    template = split_at_commas(host[at + 2 : opening - 1]) if texts[at + 1] == "<" and opening > at + 1 else []
-    if not template and opening != at + 1:
-        return None
-    passed = split_at_commas(host[closing + 4 : behind(host, closing + 3) - 1])
-    return template, split_at_commas(host[opening + 3 : closing]), passed
-
-
-def _variable(part: Sequence[Token]) -> str:
+def _variable(part: Node) -> str:
     """Return the variable that an argument is, such as `rows` of `(int)rows`; empty where it is none."""
-    end = _behind_cast(part, 0) if part else 0
-    rest = [one.text for one in part[end:]]
-    if rest[:1] == ["("] and behind(part, end) == len(part):
-        rest = rest[1:-1]
-    return rest[0] if len(rest) == 1 and _WORD.fullmatch(rest[0]) else ""
+    while part.type not in ("identifier", "type_identifier"):
+        inner = _behind_cast(part)
+        if inner is None:
+            return ""
+        part = inner
+    return written(part)
 
 
-def _arguments(text: str, host: Sequence[Token], numbers: _Reader, template: _Parts) -> tuple[str, ...]:
+def _behind_cast(node: Node) -> Node | None:
+    """Return what stands behind `(int)`, in `unsigned(…)`, `static_cast<int>(…)`, `(…)` or behind `ns::`."""
+    type_, listed = node.child_by_field_name("type"), node.child_by_field_name("arguments")
+    if node.type in ("parenthesized_expression", "type_descriptor") and node.named_child_count == 1:
+        return node.named_child(0)
+    if node.type == "qualified_identifier":
+        return node.child_by_field_name("name")
+    if node.type == "cast_expression" and type_ is not None:
+        is_number = all(one in TYPE_NAMES or one.endswith("_t") for one in words(type_))
+        return node.child_by_field_name("value") if is_number else None
+    if node.type == "call_expression" and listed is not None and listed.named_child_count == 1:
+        function = words(node.children[0])
+        is_cast = "static_cast" in function[:1] or TYPE_NAMES.issuperset(function[-1:])
+        return listed.named_child(0) if is_cast else None
+    return None
+
+
+def _arguments(text: str, host: HostCode, numbers: _Reader, template: Sequence[Node]) -> tuple[str, ...]:
     """Return arguments of a template: numbers, else types; empty where a template of the host leaves one open."""
-    aliases = type_aliases(live_tokens(text)) if template else {}
-    open_ = {
-        host[at + 1].text
-        for at in range(len(host) - 2)
-        if host[at].text in ("typename", "class") and host[at + 2].text in (",", ">", "=")
-    }
+    aliases = type_aliases(text) if template else {}
+    types = host.find("type_parameter_declaration", "optional_type_parameter_declaration")
+    open_ = {written(name) for one in types if (name := template_parameter(one)[0])}
 
-    def argument(part: Sequence[Token]) -> str:
-        written = _written(part)
-        if number := {"true": "1", "false": "0"}.get(written, "") or numbers.number(part):
+    def argument(part: Node) -> str:
+        text_ = _joined(part)
+        if number := {"true": "1", "false": "0"}.get(text_, "") or numbers.number(part):
             return number
-        return aliases.get(written, "" if open_ & {one.text for one in part} else written)
+        return aliases.get(text_, "" if open_.intersection(words(part)) else text_)
 
     return tuple(map(argument, template))
 
 
-def _written(part: Sequence[Token]) -> str:
-    """Return words as one text with the blanks that it needs."""
-    return re.sub(r"(?<!\w) | (?!\w)", "", " ".join(one.text for one in part))
+def _joined(part: Node) -> str:
+    """Return a node's words as one text with the blanks that it needs."""
+    return re.sub(r"(?<!\w) | (?!\w)", "", " ".join(words(part)))
 
 
 class _Reader:
     """Turns expressions of host code into those of experiment files."""
 
-    def __init__(self, host: Sequence[Token], macros: Mapping[str, Sequence[Token]], names: Mapping[str, str]) -> None:
+    def __init__(self, host: HostCode, names: Mapping[str, str]) -> None:
         """Prepare.
 
         Args:
             host: The host code.
-            macros: What its macros stand for.
             names: What names of the host are called in the experiment; other names are followed.
         """
-        self._host, self._macros, self._names = host, macros, names
-        self._texts = [one.text for one in host]
+        self._host, self._names = host, names
         self._steps = 0
 
-    def sides(self, part: Sequence[Token], *, is_fixed: bool) -> tuple[str, ...]:
+    def sides(self, part: Node, *, is_fixed: bool) -> tuple[str, ...]:
         """Return the sides of a grid or a block, as `side` does; nothing where one is unknown."""
         sides = [self.side(one, is_fixed=is_fixed) for one in self._listed(part)]
         while len(sides) > 1 and sides[-1] == "1":
             sides.pop()
         return tuple(sides) if all(sides) else ()
 
-    def side(self, part: Sequence[Token], *, is_fixed: bool) -> str:
+    def side(self, part: Node, *, is_fixed: bool) -> str:
         """Return an expression; empty where it is unknown.
 
         Args:
@@ -210,172 +289,107 @@ class _Reader:
             return found
         return _number(found) if is_fixed else ""
 
-    def extent(self, part: Sequence[Token]) -> str:
+    def extent(self, part: Node) -> str:
         """Return an expression, of numbers alone, too; empty where it is unknown."""
         self._steps = 0
         try:
-            return self._expression(part)
+            return _simplified(self._expression(part))
         except _Unknown:
             return ""
 
-    def number(self, part: Sequence[Token]) -> str:
+    def number(self, part: Node) -> str:
         """Return the number that an expression is, as experiment files have it; empty where it is none."""
         self._steps = 0
         try:
-            written = "".join(one.text for one in part)
-            if len(part) == 1 and _WORD.fullmatch(written):
-                written = "".join(one.text for one in self._value(written))
-            if match := _FRACTION.fullmatch(written):
+            if _WORD.fullmatch(name := written(part)):
+                part = self._value(name)
+            if match := _FRACTION.fullmatch("".join(words(part))):
                 return match[1]
-            return _number(self._expression(part))
+            return _number(_simplified(self._expression(part)))
         except _Unknown:
             return ""
 
-    def _listed(self, part: Sequence[Token]) -> list[Sequence[Token]]:
+    def _listed(self, part: Node) -> Sequence[Node]:
         """Return the sides that `dim3(…)`, a `dim3` of the host or one number has."""
-        texts = [one.text for one in part]
-        if texts[:1] == ["dim3"] and len(part) > 2 and behind(part, 1) == len(part):  # noqa: PLR2004  `dim3 ( )`
-            return list(split_at_commas(part[2:-1]))
-        if len(part) == 1 and texts[0] not in self._names and (found := self._dimensions(texts[0])):
-            return found
-        return [part]
+        name = written(part)
+        sides = sides_of(part) or (self._dimensions(name) if name not in self._names else ())
+        return sides or [part]
 
-    def _dimensions(self, name: str) -> list[Sequence[Token]]:
+    def _dimensions(self, name: str) -> Sequence[Node]:
         """Return the sides of a `dim3` that the host declares once; nothing where there is none, or sides change."""
-        found: list[list[Sequence[Token]]] = []
-        for at in range(1, len(self._host) - 3):
-            if self._host[at].text != name:
-                continue
-            if self._host[at + 1].text == "." and self._host[at + 3].text == "=":
-                return []
-            opening = at + 1
-            while opening < len(self._host) - 1 and self._host[opening].text in ("=", "dim3"):
-                opening += 1
-            if self._host[opening].text in ("(", "{") and "dim3" in self._statement(at, opening):
-                found.append(list(split_at_commas(self._host[opening + 1 : behind(self._host, opening) - 1])))
-        return found[0] if len(found) == 1 else []
+        values = self._host.values.get(name, ())
+        return sides_of(values[0]) if len(values) == 1 and name not in self._host.reshaped else ()
 
-    def _statement(self, at: int, end: int) -> list[str]:
-        """Return the words from the beginning of a statement to a place in it."""
-        begin = at
-        while begin > 0 and self._texts[begin - 1] not in (";", "{", "}"):
-            begin -= 1
-        return self._texts[begin:end]
-
-    def _expression(self, part: Sequence[Token]) -> str:
+    def _expression(self, node: Node) -> str:
         """Return an expression.
 
         Raises:
             _Unknown: A part of it is.
         """
         self._steps += 1
-        if self._steps > _MOST_STEPS or not part:
+        if self._steps > _MOST_STEPS:
             raise _Unknown
-        words, at = [], 0
-        while at < len(part):
-            at, word = self._word(part, at)
-            words.append(word)
-        return _simplified(_joined(words))
+        operator = node.child_by_field_name("operator")
+        if operator is not None and written(operator) in _OPERATORS and node.type.startswith(("binary", "unary")):
+            parts = [one if one == operator else self._expression(one) for one in node.children]
+            return " ".join(one if isinstance(one, str) else _OPERATORS[written(one)] for one in parts)
+        if node.type in ("identifier", "type_identifier"):
+            name = written(node)
+            return self._names[name] if name in self._names else self._within(self._value(name))
+        if node.type == "number_literal" and (number := _INTEGER.fullmatch(written(node))):
+            return number[1].replace("'", "")
+        if node.type == "sizeof_expression":
+            return _bytes_of(" ".join(words(node)[2:-1]))
+        if node.type == "field_expression":
+            return self._side(written(node.children[0]), written(node.children[-1]))
+        return self._call_or_cast(node)
 
-    def _word(self, part: Sequence[Token], at: int) -> tuple[int, str]:
-        """Return where the next word begins, and what the one at a place becomes."""
-        texts = [one.text for one in part[at : at + 2]]
-        if end := _behind_cast(part, at):
-            return end, ""
-        if texts[0] == "(" and not (at and part[at - 1].kind is TokenKind.WORD):
-            end = behind(part, at)
-            return end, self._within(part[at + 1 : end - 1])
-        if sign := _sign(texts):
-            return at + len(sign.replace("//", "/")), sign
-        if number := _INTEGER.fullmatch(texts[0]):
-            return at + 1, number[1].replace("'", "")
-        if texts == ["sizeof", "("]:
-            end = behind(part, at + 1)
-            return end, _bytes_of(" ".join(one.text for one in part[at + 2 : end - 1]))
-        return self._name(part, at)
-
-    def _name(self, part: Sequence[Token], at: int) -> tuple[int, str]:
-        text, following = part[at].text, [one.text for one in part[at + 1 : at + 3]]
-        if text in self._names:
-            return at + 1, self._names[text]
-        if following[:1] == ["("]:
-            return at + 1, self._called(text)
-        if following[:1] == ["."] and following[1:] in _MEMBERS and (sides := self._dimensions(text)):
-            place = _MEMBERS.index(following[1:])
-            return at + 3, self._within(sides[place]) if place < len(sides) else "1"
-        if part[at].kind is not TokenKind.WORD or following[:1] in (["."], ["->"], ["::"], ["["]):
+    def _call_or_cast(self, node: Node) -> str:
+        if (inner := _behind_cast(node)) is not None:
+            return self._within(inner) if node.type.endswith("expression") else self._expression(inner)
+        function, listed = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+        if function is None or listed is None:
             raise _Unknown
-        return at + 1, self._within(self._value(text))
+        *_, name = ["", *words(function)]
+        if name not in _FUNCTIONS:
+            if not _DIVIDES_UP.fullmatch(name):
+                raise _Unknown
+            name = "ceil_div"
+        return f"{name}({', '.join(map(self._expression, listed.named_children))})"
 
-    @staticmethod
-    def _called(name: str) -> str:
-        if name in _FUNCTIONS:
-            return name
-        if _DIVIDES_UP.fullmatch(name):
-            return "ceil_div"
-        raise _Unknown
+    def _side(self, name: str, side: str) -> str:
+        sides = self._dimensions(name)
+        if not sides or side not in _SIDES:
+            raise _Unknown
+        place = _SIDES.index(side)
+        return self._within(sides[place]) if place < len(sides) else "1"
 
-    def _within(self, part: Sequence[Token]) -> str:
-        found = self._expression(part)
+    def _within(self, node: Node) -> str:
+        found = _simplified(self._expression(node))
         return found if re.fullmatch(r"\w+|\w+\([^()]*\)", found) else f"({found})"
 
-    def _value(self, name: str) -> Sequence[Token]:
+    def _value(self, name: str) -> Node:
         """Return what the host gives a name.
 
         Raises:
             _Unknown: It gives it nothing or several values, or lets a function write there.
         """
-        found: list[Sequence[Token]] = [self._macros[name]] if name in self._macros else []
-        texts = self._texts
-        for at in range(1, len(texts) - 2):
-            if texts[at] != name or texts[at - 1] in (".", "->", ">"):
-                continue
-            behind_it = texts[at + 1] + texts[at + 2]
-            before = texts[at - 2 : at]
-            if re.fullmatch(r"[-+*/%]=|\+\+|--", behind_it) or before in (
-                ["+", "+"],
-                ["-", "-"],
-                ["(", "&"],
-                [",", "&"],
-            ):
-                raise _Unknown
-            if behind_it[0] == "=" and behind_it != "==":
-                found.append(self._initial(at + 2))
-            elif behind_it[0] == "{" and self._host[at - 1].kind is TokenKind.WORD:
-                found.append(self._host[at + 2 : behind(self._host, at + 1) - 1])
-        if len({_written(one) for one in found}) != 1:
+        values = self._host.values.get(name, ())
+        if name in self._host.changed | self._host.reshaped or len({_joined(one) for one in values}) != 1:
             raise _Unknown
-        return found[0]
-
-    def _initial(self, begin: int) -> Sequence[Token]:
-        """Return the tokens of a value, up to the comma or semicolon behind it."""
-        end = begin
-        while end < len(self._host) and self._host[end].text not in (";", ",", ")"):
-            end = behind(self._host, end) if self._host[end].text in ("(", "[", "{") else end + 1
-        return self._host[begin:end]
+        value = values[0]
+        if value.type in ("initializer_list", "argument_list"):  # `int n{3};`, `int n(3);`
+            if value.named_child_count != 1:
+                raise _Unknown
+            value = value.named_children[0]
+        return value
 
 
-def _behind_cast(part: Sequence[Token], at: int) -> int:
-    """Return what follows `(int)`, `unsigned` of `unsigned(…)`, `static_cast<int>` or `ns::`; 0 where nothing is."""
-    texts = [one.text for one in part[at:]]
-    if texts[0] == "static_cast":
-        return at + texts.index(">") + 1 if ">" in texts else 0
-    if texts[0] == "(":
-        end = next((i for i, text in enumerate(texts) if text == ")"), 0)
-        inside = texts[1:end]
-        return at + end + 1 if inside and all(one in TYPE_NAMES or one.endswith("_t") for one in inside) else 0
-    if texts[1:2] == ["::"] and _WORD.fullmatch(texts[0]):
-        return at + 2
-    return at + 1 if texts[0] in TYPE_NAMES and texts[1:2] == ["("] else 0
-
-
-def _sign(texts: Sequence[str]) -> str:
-    """Return the operator or bracket that words begin with, as experiment files write it; empty where there is none."""
-    if texts in (["<", "<"], [">", ">"]):
-        return "".join(texts)
-    if texts[0] == "/":
-        return "//"
-    return texts[0] if texts[0] in _OPERATORS else ""
+def sides_of(value: Node) -> Sequence[Node]:
+    """Return the sides in `dim3(…)`, `dim3{…}`, `{…}`, or in what stands behind a name, `(…)`."""
+    if value.type in ("call_expression", "compound_literal_expression") and written(value.children[0]) == "dim3":
+        value = value.children[-1]
+    return _items(value) if value.type in ("argument_list", "initializer_list", "parameter_list") else ()
 
 
 def _bytes_of(c_type: str) -> str:
@@ -388,14 +402,6 @@ def _bytes_of(c_type: str) -> str:
     if found is None or found.dtype not in ELEMENT_BYTES:
         raise _Unknown
     return str(ELEMENT_BYTES[found.dtype] * found.lanes)
-
-
-def _joined(words: Sequence[str]) -> str:
-    """Return words as one text, with blanks around operators."""
-    text = " ".join(word for word in words if word)
-    text = re.sub(r"\( ", "(", text)
-    text = re.sub(r" ([),])", r"\1", text)
-    return re.sub(r"(\w) \(", r"\1(", text)
 
 
 def _simplified(text: str) -> str:

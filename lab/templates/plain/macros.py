@@ -15,8 +15,9 @@ from pathlib import Path
 
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar
+from lab.isa.cuda.definitions import definitions
 from lab.isa.cuda.kernels import read_kernels
-from lab.isa.cuda.names import KEYWORDS, declared_line, definitions, parameter_line, template_line, used_names
+from lab.isa.cuda.names import KEYWORDS, declared_line, parameter_line, template_line, used_names
 from lab.isa.cuda.tokens import TokenKind, tokens
 from lab.toolchain import locate
 from lab.toolchain.nvrtc.headers import roots

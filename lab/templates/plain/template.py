@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lab.base.expressions import Scalar
+from lab.isa.cuda.definitions import definitions
 from lab.isa.cuda.kernels import SourceKernel, base_name, read_kernels
-from lab.isa.cuda.names import declared_line, definitions, template_line, used_names
+from lab.isa.cuda.names import declared_line, template_line, used_names
 from lab.templates.front_matter import Template
 from lab.templates.plain.bound import BoundArgument
 from lab.templates.plain.device import device_part, holds_kernel

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.isa.cuda.tokens import TokenKind, tokens
+from lab.isa.cuda.tokens import TokenKind, behind, live_tokens, tokens
 
 
 def texts(source: str) -> list[str]:
@@ -93,3 +94,41 @@ def test_a_number_sign_begins_a_directive_only_where_a_line_begins():
 def test_a_raw_string_is_a_string():
     [raw, word] = tokens('LR"x(a)" )x"b')
     assert (str(raw.kind), raw.text, word.text) == ("string", 'LR"x(a)" )x"', "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "opening", "expected"),
+    [
+        ("( a ) b", 0, 3),
+        ("a ( ( b ) [ c ] ) d", 1, 9),
+        ("( a", 0, 2),
+        ("{ \n#if A\n { \n#else\n { \n#endif\n } } b", 0, 8),
+        ("{ \n#if A\n } \n#elif B\n { { \n#endif\n b", 0, 3),
+        ("{ \n#if A\n \n#elif B\n { \n#elif C\n { \n#endif\n } b", 0, 8),
+        ("{ \n#if A\n \n#else\n \n#if B\n { \n#endif\n \n#endif\n } b", 0, 8),
+        ("{ \n#else\n \n#endif\n } b", 0, 4),
+    ],
+)
+def test_behind_a_bracket(text, opening, expected):
+    assert behind(tokens(text), opening) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("#if 0\na\n#endif\nb", "b"),
+        ("#if 1\na\n#endif\nb", "a b"),
+        ("#if false\na\n#else\nb\n#endif\nc", "b c"),
+        ("#if 0\na\n#elif X\nb\n#else\nc\n#endif\nd", "b c d"),
+        ("#if 0\n#if 1\na\n#else\nb\n#endif\nc\n#endif\nd", "d"),
+        ("#if X\n#if 0\na\n#endif\nb\n#else\nc\n#endif\nd", "b c d"),
+        ("#endif\na\n#else\nb", "a b"),
+        ("#if 0x\na\n#endif", "a"),
+    ],
+)
+def test_what_a_condition_hides(text, words):
+    assert " ".join(token.text for token in live_tokens(text) if not token.text.startswith("#")) == words
+
+
+def test_both_ends_of_a_hidden_part_stay():
+    assert [token.text for token in live_tokens("#if 0\na\n#define B\n#endif\n")] == ["#if 0", "#endif"]

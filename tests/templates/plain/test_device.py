@@ -129,6 +129,9 @@ KEPT = [
     "__constant__ float c[3] = {1, 2, 3};",
     "texture_like __device__ t;",
     "#define HD __host__ __device__\nHD float g(float x) { return x; }",
+    "#if A\n#define HD __host__ __device__\n#else\n#define HD inline\n#endif\nHD static float g(float x) { return x; }",
+    "#if A\n#define HD __device__\n#else\n#define HD\n#endif\nclass D { HD D(int x) : d(x) {} HD operator int(); };",
+    "constexpr unsigned N(1024);",
     "CUTLASS_HOST_DEVICE float g(float x) { return x; }",
     'static_assert(sizeof(int) == 4, "");',
     "__device__ int f(int x);\nint f(int x) { return x; }",
@@ -158,6 +161,7 @@ BLANKED = [
     "void (*callback)(int) = nullptr;",
     "extern int flag;",
     "dim3 block(16, 16);",
+    "unsigned count(4);",
     "auto f() -> std::pair<int, int> { return {1, 2}; }",
 ]
 

@@ -34,6 +34,7 @@ def found(host: str, text: str = KERNEL, known: tuple[str, ...] = ("n", "m")) ->
             ("16", "8"),
         ),
         ("dim3 b(16); k<<<std::min(1 << 10, n), b>>>(x, n, m, s);", ("min(1 << 10, n)",), ("16",)),
+        ("const int b(32); k<<<min((n + 3) / 4, 64), b>>>(x, n, m, s);", ("min((n + 3) // 4, 64)",), ("32",)),
         ("dim3 b(16); b.x = 4; k<<<n, b>>>(x, n, m, s);", ("n",), ()),
         ("int g = 1; ++g; k<<<g, 32>>>(x, n, m, s);", (), ("32",)),
         ("int g = 0; occupancy(&g); k<<<g, 32>>>(x, n, m, s);", (), ("32",)),

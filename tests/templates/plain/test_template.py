@@ -7,7 +7,7 @@ import pytest
 
 from lab.base import yamlfile
 from lab.base.errors import UserError
-from lab.isa.cuda.kernels import live_tokens
+from lab.isa.cuda.tokens import live_tokens
 from lab.templates.front_matter import FrontMatter
 from lab.templates.plain.template import PlainTemplate
 

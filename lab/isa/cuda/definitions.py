@@ -1,0 +1,57 @@
+"""The macros that a CUDA source defines."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from lab.isa.cuda.tokens import TokenKind, live_tokens
+
+_DEFINE = re.compile(r"#\s*define\s+([^\W\d]\w*)(\([^)]*\)?)?[ \t]*(.*)$")
+_GUARD = re.compile(r"#\s*(?:ifndef\s+(\w+)|if\s+!\s*defined\s*\(?\s*(\w+))")
+_CONDITION = re.compile(r"#\s*(if|ifdef|ifndef|elif|elifdef|elifndef)\b(.*)$")
+_END = re.compile(r"#\s*endif\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A macro that a source defines.
+
+    Attributes:
+        name: The macro.
+        value: What it stands for; empty where it stands for nothing.
+        line: Line of the `#define`, from 1.
+        guarded: It is a default, which a macro from outside replaces: it stands in `#ifndef NAME`.
+        function_like: It takes arguments.
+    """
+
+    name: str
+    value: str
+    line: int
+    guarded: bool
+    function_like: bool
+
+
+@lru_cache(maxsize=64)  # of the files that one source includes
+def definitions(text: str) -> tuple[Definition, ...]:
+    """Return the macros that a source defines, in order."""
+    found = []
+    guards: list[str] = []
+    for token in live_tokens(text):
+        if token.kind is not TokenKind.DIRECTIVE:
+            continue
+        line = uncommented(token.text)
+        if _CONDITION.match(line) and not line.lstrip("# \t").startswith("el"):
+            guard = _GUARD.match(line)
+            guards.append((guard[1] or guard[2]) if guard else "")
+        elif _END.match(line) and guards:
+            guards.pop()
+        elif match := _DEFINE.match(line):
+            found.append(Definition(match[1], match[3].strip(), token.line, match[1] in guards, match[2] is not None))
+    return tuple(found)
+
+
+def uncommented(directive: str) -> str:
+    """Return a preprocessor line without comments."""
+    return re.sub(r"//[^\n]*|/\*.*?(?:\*/|\Z)", " ", directive, flags=re.DOTALL)
