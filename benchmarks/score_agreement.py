@@ -18,8 +18,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from statistics import median
 
-import count_again  # the modules beside this one
-import read_chains
+from later_counts import complete  # the module beside this one
 from scipy.stats import spearmanr
 
 from lab.base.errors import UserError
@@ -101,13 +100,7 @@ def points_of(name: str) -> tuple[Point, ...]:
 def scored_records(name: str) -> tuple[RunRecord, tuple[VariantRecord, ...]]:
     """A committed report, its records as light as scores need them."""
     kept = published.read_records(ROOT / "reports" / "h200" / name)
-    later = count_again.read(name)
-    chains = read_chains.read()
-    full = (
-        read_chains.with_chains(count_again.with_counts(_with_work(record, kept.run.operator), later), chains)
-        for record in kept.records
-    )
-    return kept.run, tuple(map(lean, full))
+    return kept.run, tuple(lean(complete(_with_work(record, kept.run.operator), name)) for record in kept.records)
 
 
 def _scored(name: str) -> tuple[RunRecord, tuple[VariantRecord, ...], Mapping[str, KernelScore]]:
