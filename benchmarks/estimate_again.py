@@ -3,8 +3,8 @@
 python benchmarks/estimate_again.py reports/h200/gemm_best reports/gemm_best_again
 python benchmarks/publish.py reports/gemm_best_again reports/h200/gemm_best
 
-With --counts, what the execution on the CPU counted is replaced as well, and for all kernels: old records lack counts
-that were added since. With --experiments, the folder of the experiment is another than experiments/.
+With --counts, what the execution on the CPU counted is replaced as well, and for all kernels. With --experiments, the
+folder of the experiment is another than experiments/.
 
 The variants are compiled here by the compiler that the records name, and executed on the CPU; no GPU is needed. A
 variant whose machine code is not the one that was measured keeps its measurement and loses its estimate. The second
@@ -182,7 +182,7 @@ def _toolchain(name: str, version: str) -> Toolchain:
 
 
 def _with_resources(old: VariantRecord, new: VariantRecord) -> BuildRecord | None:
-    """The build that was measured, with what is read of its machine code today: old records lack sizes of clusters."""
+    """The build that was measured, with what is read of its machine code today."""
     return old.build and new.build and replace(old.build, resources=new.build.resources)
 
 

@@ -24,10 +24,7 @@ from lab.templates.front_matter import ARGUMENT_TYPES, TENSOR_MAP
 from lab.templates.sequence import DeclaredBuffer, DeclaredLaunch, LaunchCondition
 
 SCHEMA = 4
-"""Version of the JSON's shape that is written."""
-
-_READ = (3, SCHEMA)
-"""Versions that are read; a file of another one is refused. Version 3 has no tensor maps and no requirements."""
+"""Version of the JSON's shape; a file of another one is refused."""
 
 ALIGNMENT = 256
 """Scratch buffers start at multiples of so many bytes in the workspace, like the driver's own allocations."""
@@ -401,12 +398,12 @@ def from_json(text: str, file: Path | str = "<json>") -> Library:
         raise UserError(
             error.message, at=Location(file), key=error.key, found=error.found, accepted=error.accepted
         ) from error
-    if library.schema not in _READ:
+    if library.schema != SCHEMA:
         raise UserError(
             "the library has another version",
             at=Location(file),
             key="schema",
             found=library.schema,
-            accepted=" or ".join(map(str, _READ)),
+            accepted=str(SCHEMA),
         )
     return library

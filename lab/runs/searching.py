@@ -55,7 +55,7 @@ def cost_of(record: VariantRecord, *, measuring: bool) -> float:
         measuring: Whether a GPU measures; without one, predictions are searched.
     """
     if record.status is Status.PRUNED:
-        if record.prune_rule in {PruneRule.PREDICTION, PruneRule.MEASUREMENT} and record.ceiling:
+        if record.pruned_by in {PruneRule.PREDICTION, PruneRule.MEASUREMENT} and record.ceiling:
             return math.log(record.rate(1.0) / record.ceiling)  # it would have taken at least as long
         return math.inf
     if record.status.failed:

@@ -6,44 +6,15 @@ import contextlib
 import gc
 import json
 import math
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, TypeAdapter
+from pydantic import AfterValidator, ConfigDict, TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from lab.base.folder import is_name
 from lab.base.spelling import spelled
-from lab.store.model import RepeatRecord, RunRecord, Status, VariantRecord
-
-SCHEMA = 27
-"""Version of the records' shape, raised with each change; an unknown one is refused, never misread."""
-
-READ_TOO = (7, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26)
-"""Older schemas that are read as well. They lack optional fields: 7 `profile` and `compiler`, 9 `aside` of loops. Up to
-10 a run had one text `baseline` in place of `baselines`, and records lacked `pruned_by`. Up to 11 they lacked
-`fingerprint`, what was executed in any loop (`looped`), and the emulated `flops`; up to 12 `declared_rate` and
-`declared_figures`; up to 13 what concerns several cards; up to 14 the `growth` of what is executed; up to 15 the
-`reuse` of what is read; up to 16 its `growth_of_block` and a build's `warnings`; up to 17 the `chains` of its SASS; up
-to 18 the `sample` that is executed for its counts; up to 19 the `carveout` of launches; up to 20 the
-`errors` of baselines; up to 21 the `clock_hz` of counters; up to 22 the `copies_ahead` of loops, the
-`map_alignments` of launches, and what is `fetched_by_map`; up to 23 the latter left out what lies beyond the tensors,
-and launches had no `cluster`; up to 24 the counts of `loops` and of `resized` problems; up to 25 the `roles` of
-kernels, which are read from their PTX where that was kept; up to 26 the `suspicions`, what was `not_shown` and the
-`full_size` of executions. Up to 26 a variant that is wrong was called "verification failed", as was one that the CPU
-could not execute, and one that a GPU could not run "launch failed" or "timed out"."""
-
-_NOT_EXECUTED = "not executed: "
-"""Beginning of the reason of a variant that failed for want of an execution, in schemas up to 26."""
-
-
-def _with_verdict(record: VariantRecord) -> VariantRecord:
-    """Return the record; one of a schema up to 26 that was not executed is not called wrong."""
-    if record.status is not Status.WRONG or not record.reason.startswith(_NOT_EXECUTED):
-        return record
-    return replace(record, status=Status.NOT_EXECUTED, reason=record.reason.removeprefix(_NOT_EXECUTED))
+from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 
 
 def _checked(record: VariantRecord) -> VariantRecord:
@@ -63,38 +34,11 @@ def _checked(record: VariantRecord) -> VariantRecord:
     return record
 
 
-def _with_baselines(run: object) -> object:
-    """The fields of a run's record, with the `baseline` of a schema up to 10 as `baselines`."""
-    if not isinstance(run, dict) or "baseline" not in run:
-        return run
-    fields = {name: value for name, value in run.items() if name != "baseline"}
-    return {**fields, "baselines": _by_label(str(run["baseline"]), run.get("problem_axes", ()))}
-
-
-def _by_label(text: str, axes: Sequence[str]) -> dict[str, str]:
-    """Take apart what was written as ``m=1 k=2, m=1 k=3: cublas (…); m=4 k=2: copy (…)``.
-
-    Args:
-        text: The text; one fact without labels where it was the same for all problems.
-        axes: Fields in the problems' labels, in order.
-    """
-    if not text:
-        return {}
-    label = " ".join(rf"{re.escape(axis)}=[^\s,:;]+" for axis in axes)
-    found = re.split(rf"(?:^|; )({label}(?:, {label})*): ", text) if axes else []
-    if not found or found[0]:  # no label at its beginning
-        return {"": text}
-    pairs = zip(found[1::2], found[2::2], strict=True)
-    return {one: fact for labels, fact in pairs for one in labels.split(", ")}
-
-
 # JSON has neither infinity nor NaN; an error can be either, and null would not tell which
 for _record in (VariantRecord, RunRecord):
     _record.__pydantic_config__ = ConfigDict(ser_json_inf_nan="strings")  # type: ignore[union-attr]
-VARIANT: TypeAdapter[VariantRecord] = TypeAdapter(
-    Annotated[VariantRecord, AfterValidator(_checked), AfterValidator(_with_verdict)]
-)
-RUN: TypeAdapter[RunRecord] = TypeAdapter(Annotated[RunRecord, BeforeValidator(_with_baselines)])
+VARIANT: TypeAdapter[VariantRecord] = TypeAdapter(Annotated[VariantRecord, AfterValidator(_checked)])
+RUN = TypeAdapter(RunRecord)
 REPEAT = TypeAdapter(RepeatRecord)
 
 

@@ -9,18 +9,13 @@ from pathlib import Path
 from lab.base.collecting import uncollected
 from lab.base.errors import StoreError
 from lab.base.folder import Folder
-from lab.store.codec import READ_TOO, REPEAT, RUN, SCHEMA, VARIANT, record_to_text
+from lab.store.codec import REPEAT, RUN, VARIANT, record_to_text
 from lab.store.decoding import decode
 from lab.store.journal import Journal, JournalFormat
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
-from lab.store.roles import with_roles
 
 PROVENANCE = "provenance.json"
 """The file of a variant that is written last; it holds the sizes of the others."""
-
-
-PTX = "kernel.ptx"
-"""The file of a variant's PTX."""
 
 
 def variant_folder(run: Path, variant: str) -> Folder:
@@ -45,8 +40,6 @@ class Store(Journal):
             (variant TEXT PRIMARY KEY, position INTEGER NOT NULL, json TEXT NOT NULL)""",
         ),
         facts="run",
-        schema=SCHEMA,
-        readable=READ_TOO,
     )
 
     def clear(self) -> None:
@@ -154,12 +147,7 @@ class Store(Journal):
         return self._record(rows[0][0])
 
     def _record(self, text: str | bytes) -> VariantRecord:
-        """A record, with what older ones lack and their PTX says."""
-        record = decode(VARIANT, text, f"{self.folder}: a record")
-        return with_roles(record, lambda: self._ptx(record.variant))
-
-    def _ptx(self, variant: str) -> str | None:
-        return self.variant_folder(variant).read_text(PTX)
+        return decode(VARIANT, text, f"{self.folder}: a record")
 
     def variants(self) -> frozenset[str]:
         """Ids of the variants that have a record."""

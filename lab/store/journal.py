@@ -25,6 +25,7 @@ from lab.base.errors import StoreError
 from lab.base.folder import Folder
 from lab.base.lock import Lock
 from lab.store.decoding import decode
+from lab.store.schema import SCHEMA, check_schema
 
 
 def _checked_state(state: dict[str, Any]) -> dict[str, Any]:
@@ -48,8 +49,6 @@ class JournalFormat:
         command: Command that makes one, for messages: `lab run`.
         tables: `CREATE TABLE IF NOT EXISTS` statements.
         facts: Name of the table of single facts, with the columns `key` and `json`.
-        schema: Version of the rows' shape that this program writes.
-        readable: Older versions that this program reads as well.
     """
 
     name: str
@@ -57,8 +56,6 @@ class JournalFormat:
     command: str
     tables: tuple[str, ...]
     facts: str
-    schema: int
-    readable: tuple[int, ...] = ()
 
 
 T = TypeVar("T")
@@ -169,18 +166,16 @@ class Journal:
         self._one_at_a_time = threading.Lock()
         self._lock = Lock(folder) if create else None
         try:
-            found = self._recovered() if create else self._open()
+            if create:
+                self._recover()
+            else:
+                self._open()
         except StoreError:
             self._unlock()
             raise
         except (*_DAMAGE, OSError) as error:
             self._unlock()
             raise StoreError(f"{self.path} cannot be opened: {error}") from error
-        if found != form.schema and found not in form.readable:
-            self.close()
-            raise StoreError(
-                f"{self.path} has schema {found}, this program writes {form.schema}; remove {folder} and run again"
-            )
 
     def _is_there(self) -> bool:
         """Check the database's files, which SQLite opens by itself, and return whether there is one.
@@ -200,18 +195,18 @@ class Journal:
             raise StoreError(f"{self.path} cannot be read: {error.strerror}") from error
         return there[0]
 
-    def _recovered(self) -> int:
-        """Open the file to write, after setting aside a damaged one; its schema."""
+    def _recover(self) -> None:
+        """Open the file to write, after setting aside a damaged one."""
         try:
-            return self._open()
+            self._open()
         except sqlite3.OperationalError:  # the disk or the permissions, not the content
             raise
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             self._set_aside(error)
-            return self._open()
+            self._open()
 
-    def _open(self) -> int:
-        """Connect, check and complete the file; its schema."""
+    def _open(self) -> None:
+        """Connect, check and complete the file."""
         writes = self._lock is not None
         if not self._is_there() and not writes:
             form = self.form
@@ -227,16 +222,14 @@ class Journal:
                 for table in self.form.tables:
                     self._db.execute(table)
             self._check()
-            found = int(self._db.execute("PRAGMA user_version").fetchone()[0])
-            if writes and (found == 0 or found in self.form.readable):
-                self._db.execute(
-                    f"PRAGMA user_version={self.form.schema}"
-                )  # what is written from now on has this shape
-                found = self.form.schema
+            schema = int(self._db.execute("PRAGMA user_version").fetchone()[0])
+            if writes and schema == 0:  # a new file
+                self._db.execute(f"PRAGMA user_version={SCHEMA}")
+            else:
+                check_schema(schema, self.path, f"; remove {self.folder} and run again")
         except BaseException:
             self._db.close()
             raise
-        return found
 
     def _check_schema(self) -> None:
         """Check that the file holds no table, view, trigger or index but those of this program.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
 
 from lab.base.expressions import Scalar
 from lab.emulator.results import ExecutedCounts, Finding, MemoryCount, ReuseCount
@@ -41,18 +40,6 @@ class Status(StrEnum):
     def failed(self) -> bool:
         """A fault was found, or the variant did not reach the end of the pipeline: it is neither timed nor ranked."""
         return not self.sound and self not in (Status.INSPECTED, Status.PRUNED)
-
-    @classmethod
-    def _missing_(cls, value: object) -> Status | None:
-        """Return the status for a word of the schemas up to 26."""
-        return _OLDER_WORDS.get(value) if isinstance(value, str) else None
-
-
-_OLDER_WORDS: Final = {
-    "verification failed": Status.WRONG,
-    "launch failed": Status.NOT_EXECUTED,
-    "timed out": Status.NOT_EXECUTED,
-}
 
 
 class PruneRule(StrEnum):
@@ -396,7 +383,7 @@ class VariantRecord:
         estimate: Throughput by the model of the schedulers; None where it does not apply, or nothing was executed on
             the CPU.
         profile: What hardware counters said; None where they were not read.
-        pruned_by: The rule by which a search left it out; `prune_rule` knows it for older records, too.
+        pruned_by: The rule by which a search left it out; None where it did not.
         options: Further options of the compiler, in order.
         declared_rate: What throughput is in a unit of the user's own, while limits are those of `merit`; else None.
         declared_figures: Further figures of the user's own, from the time of a launch.
@@ -442,13 +429,6 @@ class VariantRecord:
         both = [(self.ptx, self.sass), *((step.ptx, step.sass) for step in self.steps)]
         found = [ptx if isa == "ptx" else sass for ptx, sass in both]
         return tuple({mix.name: mix for mix in found if mix}.values())
-
-    @property
-    def prune_rule(self) -> PruneRule | None:
-        """The rule by which a search left the variant out; None where it was not left out."""
-        if self.pruned_by is None and self.status is Status.PRUNED:
-            return PruneRule(self.reason.partition(":")[0])  # schemas up to 10 have it in the reason alone
-        return self.pruned_by
 
     def rate(self, ms: float) -> float:
         """Throughput, in `unit`, of a launch that takes `ms` milliseconds."""

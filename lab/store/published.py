@@ -38,11 +38,11 @@ from lab.base.folder import Folder
 from lab.base.sizes import AXES, Size
 from lab.base.unpacking import members, unpacked
 from lab.measured.timing import Kind, Samples
-from lab.store import tuning
-from lab.store.codec import READ_TOO, REPEAT, RUN, SCHEMA, VARIANT, record_to_text
+from lab.store.codec import REPEAT, RUN, VARIANT, record_to_text
 from lab.store.database import PROVENANCE, Store
 from lab.store.decoding import plain, validate
 from lab.store.model import RepeatRecord, RunRecord, VariantRecord
+from lab.store.schema import SCHEMA, check_schema
 from lab.store.tuning import CUTS, FACTS, STEPS, TuningStore
 from lab.store.tuning_model import KernelFacts, Timed, TimingStage
 
@@ -124,7 +124,7 @@ def read_records(folder: Path) -> PublishedRun:
         StoreError: The file is missing or damaged, or another schema of this program wrote it.
     """
     with uncollected():
-        made, place = _read_json(folder, RECORDS, (SCHEMA, *READ_TOO)), str(folder / RECORDS)
+        made, place = _read_json(folder, RECORDS), str(folder / RECORDS)
         return PublishedRun(
             validate(RUN, made.get("run"), place),
             tuple(validate(VARIANT, record, place) for record in validate(_LIST, made.get("records"), place)),
@@ -188,7 +188,7 @@ def write_tuning(store: TuningStore, folder: Path) -> None:
     """Write `tuning.json.xz` and `times.csv.xz`: all that the report of a tuning run is drawn from."""
     steps, cuts = store.steps()
     made = {
-        "schema": tuning.SCHEMA,
+        "schema": SCHEMA,
         "facts": FACTS.dump_python(store.facts(), mode="json"),
         "kernels": _KERNELS.dump_python(list(store.kernels()), mode="json"),
         "steps": STEPS.dump_python(dict(steps), mode="json"),
@@ -259,7 +259,7 @@ def _restore_run(folder: Path, target: Path) -> None:
 
 
 def _restore_tuning(folder: Path, target: Path) -> None:
-    made = _read_json(folder, TUNING, (tuning.SCHEMA, *tuning.READ_TOO))
+    made = _read_json(folder, TUNING)
     try:
         kernels = _KERNELS.validate_python(made["kernels"])
         facts, steps = FACTS.validate_python(made["facts"]), STEPS.validate_python(made["steps"])
@@ -301,14 +301,12 @@ def _make(folder: Path) -> None:
         raise StoreError(f"{folder} cannot be made: {error.strerror}") from error
 
 
-def _read_json(folder: Path, name: str, schemas: tuple[int, ...]) -> dict[str, Any]:
+def _read_json(folder: Path, name: str) -> dict[str, Any]:
     path = folder / name
     made = plain(_text(folder, name), str(path))
     if not isinstance(made, dict):
         raise StoreError(f"{path} cannot be read: expected a mapping, found {type(made).__name__}")
-    found = made.get("schema")
-    if found not in schemas:
-        raise StoreError(f"{path} has schema {found!r}; this program reads {', '.join(map(str, sorted(schemas)))}")
+    check_schema(made.get("schema"), path)
     return dict(made)
 
 

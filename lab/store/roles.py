@@ -6,14 +6,11 @@ ignore such changes, of which it warns; then there are none in the machine code,
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from lab.base.errors import ReaderError
-from lab.isa.cfg import control_flow
 from lab.isa.mix import KernelMix
 from lab.isa.model import InstructionClass
-from lab.isa.roles import Role, WarpRole, changes_registers, warp_roles
+from lab.isa.roles import Role, WarpRole, changes_registers
 from lab.store.model import VariantRecord
 from lab.toolchain.base import Resources
 
@@ -40,10 +37,7 @@ class RoleRegisters:
 
 
 def role_registers(record: VariantRecord) -> RoleRegisters | None:
-    """Return a variant's registers by role; None where no warp multiplies or changes them, or where nothing is known.
-
-    A record of schema 25 or older knows no roles, unless they were read from its PTX again (`with_roles`).
-    """
+    """Return a variant's registers by role; None where no warp multiplies or changes them, or without PTX."""
     kernel = _kernel(record)
     if kernel is None:
         return None
@@ -96,43 +90,3 @@ def _multiplied(mix: KernelMix) -> int:
 
 def _changes(mix: KernelMix) -> bool:
     return any(map(changes_registers, mix.counts.by_opcode))
-
-
-def lacks_roles(record: VariantRecord) -> bool:
-    """Whether a kernel of a variant changes its warps' registers, and the record does not say to how many."""
-    return any(not mix.roles and _changes(mix) for mix in record.mixes("ptx"))
-
-
-def with_roles(record: VariantRecord, ptx: Callable[[], str | None]) -> VariantRecord:
-    """Return an older record with the roles of its kernels, as far as its PTX says them.
-
-    Args:
-        record: As it was read.
-        ptx: Reads the variant's PTX; None where that was not kept. It is called where a record lacks roles alone.
-    """
-    text = ptx() if lacks_roles(record) else None
-    if text is None:
-        return record
-    found = _roles_in(text)
-
-    def known(mix: KernelMix | None) -> KernelMix | None:
-        return mix if mix is None or mix.roles else replace(mix, roles=found.get(mix.name, ()))
-
-    steps = tuple(replace(step, ptx=known(step.ptx)) for step in record.steps)
-    return replace(record, ptx=known(record.ptx), steps=steps)
-
-
-_HEAD = ".version 9.0 .target sm_90a .address_size 64 "
-"""What committed listings lack, which hold one kernel of a module in its place. Roles depend on none of it."""
-
-
-def _roles_in(text: str) -> dict[str, tuple[WarpRole, ...]]:
-    """Roles of each kernel of a listing; empty where it cannot be read."""
-    from lab.isa.ptx.module import read_ptx  # noqa: PLC0415 - it takes a tenth of a second, and few records are old
-
-    whole = text if text.lstrip().startswith((".version", "//")) else _HEAD + text
-    try:
-        kernels = read_ptx(whole, "kernel.ptx").kernels
-    except ReaderError:
-        return {}
-    return {kernel.name: warp_roles(kernel, control_flow(kernel)) for kernel in kernels}

@@ -13,53 +13,20 @@ the same time again, and a run that is resumed, find it here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
-from pydantic import BeforeValidator, ConfigDict, TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from lab.base.errors import StoreError
 from lab.base.sizes import AXES, BATCH_AXES, Size
 from lab.store.decoding import decode
 from lab.store.journal import Journal, JournalFormat
-from lab.store.tuning_model import Cut, CutKind, KernelFacts, ProtocolStep, Timed, TimingStage, TuningFacts
+from lab.store.tuning_model import Cut, KernelFacts, ProtocolStep, Timed, TimingStage, TuningFacts
 
 T = TypeVar("T")
 
-SCHEMA = 5
-"""Raised when what is stored changes its shape; an unknown one is refused, never misread."""
-
-READ_TOO = (1, 2, 3, 4)
-"""Older schemas that are read as well: 1 described a cut by a sentence, `rule`, in place of its kind and limits; the
-times of 1 and 2 name no card; up to 3 timing had no pauses, and there was the
-peak of float32 alone; up to 4 there were no batches."""
-
 FILE = "tuning.sqlite"
-
-_RULES = {
-    CutKind.PREDICTION: r"predicted to take more than (?P<limit>\S+) times the best prediction",
-    CutKind.NEIGHBOURS: (
-        r"more than (?P<limit>\S+) slower than the fastest at each of the (?P<nearest>\d+) nearest of "
-        r"(?P<coarse>\d+) coarse sizes \((?P<sizes>\d+) in all\): not run"
-    ),
-    CutKind.FIRST_SAMPLE: r"more than (?P<limit>\S+) slower than the fastest in the first sample: no further ones",
-}
-"""The sentences of schema 1."""
-
-
-def _with_kind(cut: object) -> object:
-    """The fields of a cut; those of schema 1 are taken from its sentence, which stays where no rule matches."""
-    if not isinstance(cut, dict) or "rule" not in cut:
-        return cut
-    for kind, pattern in _RULES.items():
-        if found := re.fullmatch(pattern, str(cut["rule"])):
-            numbers = found.groupdict()
-            written = numbers.pop("limit")
-            limit = float(written.removesuffix("%")) / (100 if written.endswith("%") else 1)
-            return {"kind": kind, "points": cut["points"], "limit": limit, **numbers}
-    return cut
-
 
 TuningFacts.__pydantic_config__ = ConfigDict(ser_json_inf_nan="constants")  # type: ignore[attr-defined]
 FACTS = TypeAdapter(TuningFacts)
@@ -70,9 +37,7 @@ _TABLES = {len(AXES): "times", len(BATCH_AXES): "batch_times"}
 
 _TIMED, _KERNEL = TypeAdapter(Timed), TypeAdapter(KernelFacts)
 STEPS = TypeAdapter(dict[str, tuple[ProtocolStep, ...]])
-CUTS: TypeAdapter[dict[str, tuple[Cut, ...]]] = TypeAdapter(
-    dict[str, tuple[Annotated[Cut, BeforeValidator(_with_kind)], ...]]
-)
+CUTS = TypeAdapter(dict[str, tuple[Cut, ...]])
 
 
 class TuningStore(Journal):
@@ -93,8 +58,6 @@ class TuningStore(Journal):
             batch INTEGER NOT NULL, json TEXT NOT NULL, PRIMARY KEY (stage, kernel, m, n, k, batch)) WITHOUT ROWID""",
         ),
         facts="facts",
-        schema=SCHEMA,
-        readable=READ_TOO,
     )
 
     def clear(self) -> None:
@@ -160,8 +123,6 @@ class TuningStore(Journal):
         found: dict[str, dict[Size, Timed]] = {}
         for axes in (AXES, BATCH_AXES):
             table = _TABLES[len(axes)]
-            if not self._select("SELECT name FROM sqlite_master WHERE name=?", table):
-                continue  # a store of an older schema
             query = f"SELECT kernel, json, {', '.join(axes)} FROM {table} WHERE stage=?"  # noqa: S608 - our own names
             for kernel, text, *size in self._select(query, stage):
                 found.setdefault(kernel, {})[tuple(size)] = decode(_TIMED, text, f"{self.path}: a time")

@@ -89,7 +89,7 @@ class Timed:
         cache: State of the L2 cache, `cold` or `warm`; empty for a prediction.
         error: Largest error against the float64 reference, relative to its scale; None where nothing was checked.
         failure: Why there is no time; empty where there is one.
-        card: Id of the card that took it; empty for a prediction, and in runs of versions that used one card alone.
+        card: Id of the card that took it; empty for a prediction, and where that is not known.
     """
 
     samples: Samples | None
@@ -160,7 +160,7 @@ class KernelFacts:
         cluster: Blocks of a cluster.
         census: Main loop of the entry point for aligned sizes; None without fma.
         peak_tflops: The GPU's peak for what multiplies in that loop, its type's pipes or the tensor cores; None where
-            it is not known, as in runs of earlier versions.
+            it is not known.
         failure: Why it could not be built; empty where it could.
     """
 
@@ -271,7 +271,7 @@ class TimingFacts:
         cache: State of the L2 cache: `auto`, `cold` or `warm`.
         warmup_ms: Time before the first sample.
         verify: Every kernel's result was compared with a float64 reference at every size.
-        pause_ms: Time before each sample in which the host slept; 0 in runs of versions that could not.
+        pause_ms: Time before each sample in which the host slept.
     """
 
     samples: int
@@ -334,8 +334,7 @@ class TuningFacts:
         packages: Package to version, those that decide a figure.
         gpu: The GPU that measured; None where all times are predicted.
         predicted_for: Name of the GPU that predictions are for.
-        peak_tflops: That GPU's peak for float32.
-        peaks: Its peaks by element type, in TFLOP/s; empty in runs of versions that tuned float32 alone.
+        peaks: That GPU's peaks by element type, in TFLOP/s.
         not_measured: Why nothing was measured; empty where something was.
         baseline: Library of cuBLAS; empty where it was not timed.
         interrupted: Ctrl-C ended the run early.
@@ -360,7 +359,6 @@ class TuningFacts:
     packages: Mapping[str, str]
     gpu: GpuDescription | None
     predicted_for: str
-    peak_tflops: float
     not_measured: str
     baseline: str
     interrupted: bool
@@ -376,7 +374,7 @@ class TuningFacts:
 
     def peak(self, label: str) -> float:
         """The GPU's peak for the element type of a problem type, by its label, in TFLOP/s."""
-        return self.peaks.get(self.types[label].dtype, self.peak_tflops)
+        return self.peaks[self.types[label].dtype]
 
     @property
     def kind(self) -> Kind:

@@ -281,7 +281,6 @@ def _facts(setting: _Setting, store: TuningStore) -> TuningFacts:
         packages=environment.packages(),
         gpu=described,
         predicted_for=setting.gpu.name,
-        peak_tflops=setting.gpu.peak_tflops("float32"),
         peaks={kind.dtype: setting.gpu.peak_tflops(arithmetic_of(kind.dtype)) for kind in tuning.types},
         not_measured=setting.not_measured,
         baseline="",

@@ -116,14 +116,6 @@ def test_maps_and_requirements_survive_the_json() -> None:
     assert from_json(to_json(GENERAL)) == GENERAL
 
 
-def test_a_library_of_the_version_before_is_read() -> None:
-    data = json.loads(to_json(LIBRARY)) | {"schema": 3}
-    del data["general"]
-    for kernel in data["kernels"]:
-        del kernel["tensor_maps"], kernel["requires"]
-    assert replace(from_json(json.dumps(data)), schema=LIBRARY.schema) == LIBRARY
-
-
 @pytest.mark.parametrize(
     ("changes", "key"),
     [

@@ -57,15 +57,6 @@ def record(**values):
 def test_a_pruned_variant_says_which_rule_and_why():
     made = records.pruned(record(), PruneRule.SPILLS, "8 bytes")
     assert (made.status, made.reason, made.pruned_by) == (Status.PRUNED, "spills: 8 bytes", PruneRule.SPILLS)
-    assert made.prune_rule is PruneRule.SPILLS
-
-
-def test_a_record_of_an_older_schema_has_its_rule_in_the_reason():
-    old = record(
-        status=Status.PRUNED, reason="measurement: a ceiling of 30.00 TFLOP/s is below the 35.00 of another one"
-    )
-    assert (old.pruned_by, old.prune_rule) == (None, PruneRule.MEASUREMENT)
-    assert record(reason="spills: not pruned").prune_rule is None
 
 
 PASSED = Verification(True, 0.0, 1e-6, "", "emulator")

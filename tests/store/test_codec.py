@@ -13,7 +13,7 @@ from written_runs import Make
 from lab.emulator.results import Finding
 from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import Samples
-from lab.store.codec import RUN, VARIANT, record_to_json, record_to_text
+from lab.store.codec import RUN, VARIANT, record_to_text
 from lab.store.model import (
     Condition,
     EmulationRecord,
@@ -47,46 +47,15 @@ RUN_RECORD = RunRecord(
 )
 
 
-def old(text: str, axes: tuple[str, ...]) -> str:
-    """A run's facts as schema 10 wrote them."""
-    value: dict[str, Any] = record_to_json(RUN_RECORD)
-    del value["baselines"]
-    return json.dumps({**value, "baseline": text, "problem_axes": axes})
-
-
 def test_a_run_comes_back_as_it_was() -> None:
     assert RUN.validate_json(record_to_text(RUN_RECORD)) == RUN_RECORD
-
-
-@pytest.mark.parametrize(
-    ("text", "axes", "expected"),
-    [
-        ("", ("k",), {}),
-        ("cublas (13, kern)", (), {"": "cublas (13, kern)"}),
-        ("torch (2.11, its result stays: no copy)", ("k",), {"": "torch (2.11, its result stays: no copy)"}),
-        ("k=1: a (x, y); k=2: b (x: y)", ("k",), {"k=1": "a (x, y)", "k=2": "b (x: y)"}),
-        (
-            "k=1 layout=nn, k=2 layout=nt: a (x); k=1 layout=nt: b",
-            ("k", "layout"),
-            {"k=1 layout=nn": "a (x)", "k=2 layout=nt": "a (x)", "k=1 layout=nt": "b"},
-        ),
-        ("small: a; large: b", ("name",), {"": "small: a; large: b"}),
-    ],
-)
-def test_the_one_text_of_older_schemas_is_taken_apart(
-    text: str, axes: tuple[str, ...], expected: dict[str, str]
-) -> None:
-    assert RUN.validate_json(old(text, axes)).baselines == expected
 
 
 def test_every_committed_run_is_read() -> None:
     runs = [text for text in (file.read_text() for file in COMMITTED) if "experiment" in json.loads(text)]
     assert runs
     for text in runs:
-        run, value = RUN.validate_json(text), json.loads(text)
-        if "baseline" in value:
-            assert bool(run.baselines) == bool(value["baseline"])
-            assert all(fact in value["baseline"] for fact in run.baselines.values())
+        run = RUN.validate_json(text)
         for label in run.baselines if len(run.baselines) > 1 else ():
             fields = [part.partition("=")[0] for part in label.split(" ") if "=" in part]
             if "name" in run.problem_axes:  # it stands alone, and problems of other names may have other fields
@@ -96,6 +65,8 @@ def test_every_committed_run_is_read() -> None:
 
 
 def test_a_wrong_type_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        RUN.validate_json("[]")
     with pytest.raises(ValidationError):
         RUN.validate_json(record_to_text(RUN_RECORD).replace('"variants":1', '"variants":"many"'))
 
@@ -109,14 +80,11 @@ def test_infinity_is_told_from_nothing() -> None:
     assert VARIANT.validate_json(text) == record
 
 
-def test_declared_metrics_come_back_and_older_records_have_none(make):
+def test_declared_metrics_come_back(make):
     further = (DeclaredFigure("ms", "1000 * time * k", {"k": 2}), DeclaredFigure("x", "a / time", {"a": 0.5}, 1e9))
     plain = make("sweep").records()[0]
     one = replace(plain, declared_rate=DeclaredRate("updates/ns", 0.25), declared_figures=further)
     assert VARIANT.validate_json(record_to_text(one)) == one
-    old = record_to_json(plain)
-    del old["declared_rate"], old["declared_figures"]
-    assert VARIANT.validate_json(json.dumps(old)) == plain
     assert (plain.unit, plain.declared_rate, plain.declared_figures) == ("TFLOP/s", None, ())
 
 
@@ -129,29 +97,6 @@ def test_names_of_files_that_are_no_text_are_spelled_everywhere_in_a_record(make
     assert replace(back, reason=plain.reason, options=plain.options, problem=plain.problem, round=plain.round) == plain
     run = replace(RUN_RECORD, command=odd, notes=(odd,))
     assert RUN.validate_json(record_to_text(run)) == replace(RUN_RECORD, command=spelled, notes=(spelled,))
-
-
-def test_a_baseline_of_two_labels_is_taken_apart_at_least_once() -> None:
-    assert RUN.validate_json(old("k=1: a", ("k",))).baselines == {"k=1": "a"}
-    assert RUN.validate_json(old("x k=1: a", ("k",))).baselines == {"": "x k=1: a"}
-    assert RUN.validate_python({**record_to_json(RUN_RECORD)}) == RUN_RECORD
-    with pytest.raises(ValidationError):
-        RUN.validate_json("[]")
-
-
-@pytest.mark.parametrize(
-    ("word", "reason", "expected"),
-    [
-        ("verification failed", "C[0]: got 1", (Status.WRONG, "C[0]: got 1")),
-        ("verification failed", "not executed: too long", (Status.NOT_EXECUTED, "too long")),
-        ("timed out", "no result within 60 s", (Status.NOT_EXECUTED, "no result within 60 s")),
-        ("launch failed", "no such kernel", (Status.NOT_EXECUTED, "no such kernel")),
-    ],
-)
-def test_older_verdicts_are_read_in_todays_words(word: str, reason: str, expected: tuple[Status, str]) -> None:
-    record = VariantRecord("v", "k", "", "t", {}, {}, "sm_90", Status.VERIFIED, "", 1, 1)
-    read = VARIANT.validate_json(json.dumps({**record_to_json(record), "status": word, "reason": reason}))
-    assert (read.status, read.reason) == expected
 
 
 def test_suspicions_and_gaps_survive() -> None:

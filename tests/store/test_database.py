@@ -14,7 +14,7 @@ from lab.isa.mix import Counts, KernelMix, LoopMix
 from lab.measured.counters import LaunchCounters, Profile
 from lab.measured.timing import CardState, Measurement, Samples, Verification
 from lab.predict.bounds import Bound, Prediction
-from lab.store.codec import SCHEMA, record_to_json
+from lab.store.codec import record_to_json
 from lab.store.database import Store
 from lab.store.model import BuildRecord, LaunchRecord, RepeatRecord, RunRecord, Status, VariantRecord
 from lab.toolchain.base import Resources
@@ -108,22 +108,6 @@ def test_nan_and_infinity_survive(tmp_path):
     with Store(tmp_path, create=True) as store:
         store.write(record, 0)
         assert store.records() == (record,)
-
-
-def test_records_of_the_schema_before_are_read_and_a_writer_makes_them_its_own(tmp_path):
-    with Store(tmp_path, create=True) as store:
-        store.write(RECORD, 0)
-        text = json.loads(next(store.texts()))
-        del text["profile"]
-    with sqlite3.connect(tmp_path / "run.sqlite") as db:
-        db.execute("UPDATE records SET json=?", (json.dumps(text),))
-        db.execute("PRAGMA user_version=7")
-    with Store(tmp_path) as reader:
-        assert reader.records() == (RECORD,)
-    with Store(tmp_path, create=True) as writer:
-        assert writer.records() == (RECORD,)
-    with sqlite3.connect(tmp_path / "run.sqlite") as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
 
 
 def test_a_profile_comes_back_as_it_was(tmp_path):

@@ -9,7 +9,7 @@ from lab.isa.mix import Counts, KernelMix
 from lab.measured.metrics import DeclaredRate
 from lab.measured.timing import CardState, Measurement, Merit, Samples, Verification
 from lab.predict.bounds import Bound, Prediction
-from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, PruneRule, Status, StepRecord, VariantRecord
+from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, Status, StepRecord, VariantRecord
 
 COUNTS = Counts(10, {"fma": 4}, {"FFMA": 4}, 32, 0)
 LAUNCH = LaunchRecord((1, 1, 1), (32, 1, 1), 0)
@@ -34,9 +34,7 @@ def test_a_variant_fails_where_a_fault_was_found_or_it_did_not_reach_the_end() -
     assert {status for status in Status if not status.failed} == sound | {Status.INSPECTED, Status.PRUNED}
 
 
-def test_older_words_are_those_of_today_and_an_unknown_one_is_refused() -> None:
-    assert Status("verification failed") is Status.WRONG
-    assert Status("launch failed") is Status("timed out") is Status.NOT_EXECUTED
+def test_an_unknown_status_is_refused() -> None:
     with pytest.raises(ValueError, match="not a valid Status"):
         Status("fine")
 
@@ -76,13 +74,6 @@ def test_the_first_fault_is_named_and_the_others_are_counted() -> None:
     assert replace(wrong, findings=tuple(found[:1])).fault == f"emulator: {kind} at PTX line 4: two threads write it"
     several = replace(wrong, findings=tuple(found))
     assert several.fault == f"emulator: {kind} at PTX line 4: two threads write it (and 2 more)"
-
-
-def test_the_rule_of_a_pruned_variant_is_in_its_reason_where_a_schema_had_no_field() -> None:
-    assert record(status=Status.PRUNED, reason="spills: 8 bytes").prune_rule is PruneRule.SPILLS
-    assert record(reason="spills: not pruned").prune_rule is None
-    both = record(status=Status.PRUNED, reason="spills: 8 bytes", pruned_by=PruneRule.OCCUPANCY)
-    assert both.prune_rule is PruneRule.OCCUPANCY
 
 
 def ceilings(*tflops: float) -> Prediction:

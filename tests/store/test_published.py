@@ -16,6 +16,7 @@ from lab.store import published
 from lab.store.database import Store
 from lab.store.model import RepeatRecord
 from lab.store.published import PublishedRun
+from lab.store.schema import SCHEMA
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import Cut, CutKind, KernelFacts, ProtocolStep, Timed, TimingStage
 
@@ -73,8 +74,8 @@ def test_what_an_earlier_restoration_left_is_replaced(results, make, tmp_path):
         (b"\xfd7zXZ\x00 and then something else", "cannot be read"),
         (published.compressed("{"), "cannot be read"),
         (published.compressed("[]"), "cannot be read"),
-        (published.compressed('{"schema": 3}'), "has schema 3; this program reads 7, "),
-        (published.compressed('{"schema": 9, "run": {}, "records": []}'), "cannot be read: "),
+        (published.compressed('{"schema": 3}'), rf"another version of lab: schema 3, this reads {SCHEMA}$"),
+        (published.compressed(f'{{"schema": {SCHEMA}, "run": {{}}, "records": []}}'), "cannot be read: "),
         (published.compressed(b'\xff{"schema": 9}'), "cannot be read"),
     ],
 )

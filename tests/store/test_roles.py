@@ -1,4 +1,4 @@
-"""Registers by role, of records with roles, without, and of older ones whose PTX is there."""
+"""Registers by role, of records with roles and without."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.runs.sides import read_side
 from lab.store import published
 from lab.store.database import Store
 from lab.store.model import LaunchRecord, StepRecord
-from lab.store.roles import RoleRegisters, registers_by_role, role_registers, with_roles
+from lab.store.roles import RoleRegisters, registers_by_role, role_registers
 
 REPORTS = Path(__file__).parents[2] / "reports/h200"
 PTX = """.version 8.0
@@ -33,7 +33,6 @@ ALLOTTED = 168
 BUILD = known(RECORD.build)
 RESOURCES = replace(BUILD.resources, registers=ALLOTTED)
 KNOWN = replace(RECORD, ptx=MIX, sass=None, build=replace(BUILD, resources=RESOURCES))
-OLD = replace(KNOWN, ptx=replace(MIX, roles=()))
 
 
 def without(mix: KernelMix, *opcodes: str) -> KernelMix:
@@ -64,6 +63,7 @@ def test_without_changes_who_multiplies_has_what_ptxas_allots():
     assert registers_by_role(plain) is None
     assert role_registers(RECORD) is None  # it has no matrix instruction
     assert role_registers(replace(KNOWN, ptx=None, sass=None, build=None)) is None
+    assert role_registers(replace(KNOWN, ptx=replace(MIX, roles=()))) is None  # as its PTX was not read
 
 
 def test_changes_that_ptxas_left_out_are_none():
@@ -83,44 +83,10 @@ def test_of_several_launches_the_one_that_changes_registers_counts():
     steps = replace(KNOWN, ptx=None, steps=(first, second, first))
     assert role_registers(steps) == RoleRegisters((40,), (232,))
     assert role_registers(replace(steps, steps=(first,))) == RoleRegisters((), (32,))
-    old = replace(steps, steps=(first, replace(second, ptx=OLD.ptx)))
-    assert role_registers(with_roles(old, lambda: PTX)) == RoleRegisters((40,), (232,))
-
-
-def test_an_older_record_has_no_roles_without_its_ptx():
-    assert role_registers(OLD) is None
-    assert registers_by_role(OLD) is None
-    assert with_roles(OLD, lambda: None) == OLD
-    assert with_roles(OLD, lambda: "no PTX") == OLD
-    assert with_roles(OLD, lambda: PTX) == KNOWN
-
-
-def test_ptx_is_read_where_roles_are_missing_alone():
-    def never() -> str:
-        raise AssertionError
-
-    for record in (KNOWN, RECORD, replace(KNOWN, ptx=without(MIX, "setmaxnreg"))):
-        assert with_roles(record, never) == record
-
-
-def test_a_part_of_a_listing_is_read_where_it_stands():
-    """Committed listings hold one kernel of a module, with empty lines for what was cut away."""
-    lines = PTX.splitlines()
-    part = "\n".join([*([""] * 2), *lines[2:]])
-    assert with_roles(OLD, lambda: part) == KNOWN
-
-
-def test_a_store_completes_older_records_from_their_files(tmp_path):
-    with Store(tmp_path, create=True) as store:
-        store.write(OLD, 0)
-        assert store.records() == (OLD,)
-        store.write_files(OLD.variant, {"kernel.ptx": PTX})
-        assert store.records() == (KNOWN,)
-        assert store.record(OLD.variant) == KNOWN
 
 
 def test_cutlass_has_the_roles_that_its_source_gives(tmp_path):
-    """Its committed record is of schema 25 or older; of one variant the listings were committed."""
+    """The listings of one variant were committed."""
     published.restore(REPORTS / "hgemm_cutlass", tmp_path)
     with Store(tmp_path) as store:
         listed = [

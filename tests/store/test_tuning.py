@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import contextlib
 import json
 import lzma
-import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +10,7 @@ from planted_tuning import GPU, LABEL, SIZES, facts, plant
 
 from lab.base.errors import StoreError
 from lab.measured.timing import Kind, Samples
-from lab.store.journal import connect
-from lab.store.tuning import FACTS, FILE, SCHEMA, TuningStore, _with_kind
+from lab.store.tuning import FACTS, TuningStore
 from lab.store.tuning_model import Cut, CutKind, KernelFacts, ProtocolStep, StepRow, Timed, TimingStage
 
 
@@ -50,12 +47,7 @@ def test_the_facts_of_committed_runs_are_read(folder: Path) -> None:
     assert found.gpu is not None
     assert (found.kind, found.gpu.name, found.tuning) == (Kind.MEASURED, "NVIDIA H200", folder.name)
     again = json.loads(FACTS.dump_json(found))
-    for part in ("timing", "gpu"):  # older ones have no pause, and no clusters
-        again[part] = {name: again[part][name] for name in raw[part]}
-    for label, kind in raw["types"].items():  # older ones have no batches
-        again["types"][label] = {name: again["types"][label][name] for name in kind}
-    assert {name: again[name] for name in raw if name in again} == {name: raw[name] for name in raw if name in again}
-    assert set(raw) <= set(again)
+    assert again == raw
 
 
 def test_facts_come_back_as_they_were(tmp_path: Path) -> None:
@@ -77,44 +69,6 @@ def test_an_empty_store_has_no_facts_steps_or_times(tmp_path: Path) -> None:
         assert store.times(TimingStage.FINAL) == {}
 
 
-@pytest.mark.parametrize(
-    ("rule", "cut"),
-    [
-        (
-            "predicted to take more than 6.5 times the best prediction",
-            Cut(CutKind.PREDICTION, 7, 6.5),
-        ),
-        (
-            "more than 20% slower than the fastest at each of the 4 nearest of 57 coarse sizes (729 in all): not run",
-            Cut(CutKind.NEIGHBOURS, 7, 0.2, nearest=4, coarse=57, sizes=729),
-        ),
-        (
-            "more than 15% slower than the fastest in the first sample: no further ones",
-            Cut(CutKind.FIRST_SAMPLE, 7, 0.15),
-        ),
-    ],
-)
-def test_sentences_of_schema_1_become_cuts(tmp_path: Path, rule: str, cut: Cut) -> None:
-    with TuningStore(tmp_path, create=True) as store:
-        store.note("cuts", {LABEL: [{"rule": rule, "points": 7}]})
-        path = store.path
-    with contextlib.closing(connect(path)) as db:
-        db.execute("PRAGMA user_version=1")
-    for create in (False, True):
-        with TuningStore(tmp_path, create=create) as store:
-            assert store.steps()[1] == {LABEL: (cut,)}
-    with contextlib.closing(connect(path)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
-
-
-def test_facts_of_schema_3_had_no_pauses(tmp_path: Path) -> None:
-    with TuningStore(plant(tmp_path, GPU), create=True) as store:
-        older = json.loads(FACTS.dump_json(store.facts()))
-        del older["timing"]["pause_ms"]
-        store.note("facts", older)
-        assert store.facts().timing.pause_ms == 0
-
-
 def test_a_rule_that_nobody_wrote_is_an_error(tmp_path: Path) -> None:
     with TuningStore(tmp_path, create=True) as store:
         store.note("cuts", {LABEL: [{"rule": "by chance", "points": 7}]})
@@ -127,15 +81,6 @@ def test_clear_forgets_everything(tmp_path: Path) -> None:
         assert len(store.times(TimingStage.FINAL)["id-small"]) == len(SIZES)
         store.clear()
         assert (store.known_facts(), store.kernels(), store.times(TimingStage.FINAL)) == (None, (), {})
-
-
-@pytest.mark.parametrize(("written", "limit"), [("20%", 0.2), ("0.2", 0.2)])
-def test_the_limit_of_an_older_schema_may_be_a_percentage(written: str, limit: float) -> None:
-    rule = f"more than {written} slower than the fastest in the first sample: no further ones"
-    assert _with_kind({"rule": rule, "points": 4}) == {"kind": CutKind.FIRST_SAMPLE, "points": 4, "limit": limit}
-    other = {"rule": "a sentence of somebody else's", "points": 4}
-    assert _with_kind(other) is other
-    assert _with_kind("no fields") == "no fields"
 
 
 def test_a_folder_without_facts_holds_no_run(tmp_path: Path) -> None:
@@ -157,12 +102,3 @@ def test_times_of_batches_stand_beside_those_of_products(tmp_path: Path) -> None
     with TuningStore(tmp_path / "run", create=True) as store:
         store.clear()
         assert store.times(TimingStage.FINAL) == {}
-
-
-def test_a_store_of_schema_4_has_no_batches(tmp_path: Path) -> None:
-    with TuningStore(tmp_path / "run", create=True) as store:
-        store.write_times(TimingStage.FINAL, (1, 2, 3), {"a": Timed(Samples((1.0,)), Kind.MEASURED)})
-    with contextlib.closing(sqlite3.connect(tmp_path / "run" / FILE)) as database, database:
-        database.executescript("DROP TABLE batch_times; PRAGMA user_version=4")
-    with TuningStore(tmp_path / "run") as store:
-        assert set(store.times(TimingStage.FINAL)["a"]) == {(1, 2, 3)}

@@ -62,6 +62,5 @@ def test_a_tile_has_its_templates_names(names, tile):
 
 def test_a_peak_is_that_of_the_type():
     types = {"float64_nn": ProblemType("float64", "nn"), "float32_nn": ProblemType("float32", "nn")}
-    older = replace(planted_tuning.facts(None), types=types)
-    assert older.peak("float64_nn") == older.peak_tflops
-    assert replace(older, peaks={"float64": 33.5, "float32": 67.0}).peak("float64_nn") == 33.5
+    facts = replace(planted_tuning.facts(None), types=types, peaks={"float64": 33.5, "float32": 67.0})
+    assert (facts.peak("float64_nn"), facts.peak("float32_nn")) == (33.5, 67.0)

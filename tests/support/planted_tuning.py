@@ -55,12 +55,12 @@ def facts(gpu: GpuDescription | None) -> TuningFacts:
         packages={"numpy": "2"},
         gpu=gpu,
         predicted_for="H200",
-        peak_tflops=60.0,
         not_measured="" if gpu else "There is no GPU.",
         baseline="",
         interrupted=False,
         timing=TimingFacts(samples=5, enough_ms=0.0, cache="auto", warmup_ms=300.0, verify=True),
         types={LABEL: ProblemType("float32", "nn")},
+        peaks={"float32": 60.0},
         final={LABEL: FinalSizes(ranges=SIZES, exact=((16, 16, 512), (7, 7, 7)))},
         libraries={
             "sgemm_nn": LibraryFacts(

@@ -309,7 +309,7 @@ def searched(search: SearchRecord, records: Sequence[VariantRecord]) -> str:
     text += f" to find {sample:,} valid variants"
     if rounds:
         text += f"; refining around the best added {', '.join(f'{n:,}' for n in rounds)}"
-    reasons = Counter(record.prune_rule for record in records if record.status is Status.PRUNED)
+    reasons = Counter(record.pruned_by for record in records if record.status is Status.PRUNED)
     why = f" ({', '.join(f'{count} by {reason}' for reason, count in reasons.items())})" if reasons else ""
     built = sum(record.build is not None for record in records)
     run = sum(record.verification is not None or record.measurement is not None for record in records)
@@ -327,7 +327,7 @@ def _by_strategy(search: SearchRecord, records: Sequence[VariantRecord]) -> str:
     text = f"Of {search.combinations:.3g} combinations, the strategy {name} (seed {search.seed})"
     built = sum(record.build is not None for record in records)
     text += f" had {built:,} built{' and predicted' if search.candidates else ''}"
-    reasons = Counter(record.prune_rule for record in records if record.status is Status.PRUNED)
+    reasons = Counter(record.pruned_by for record in records if record.status is Status.PRUNED)
     if reasons:
         text += f", left {sum(reasons.values()):,} out ({', '.join(f'{n} by {why}' for why, n in reasons.items())})"
     rounds = len(search.rounds) - (1 if search.candidates else 0)

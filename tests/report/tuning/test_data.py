@@ -118,7 +118,7 @@ def test_throughput_is_compared_with_the_peak_of_what_multiplies(
             ms = 2 * math.prod(size) / tflops / 1e9
             store.write_times(TimingStage.FINAL, size, {f"id-{size}": Timed(Samples((ms,)), Kind.PREDICTED)})
         final = {LABEL: FinalSizes(ranges=(small, large), exact=())}
-        store.write_facts(replace(facts(None), final=final, peak_tflops=67.0, libraries={}, singles={}))
+        store.write_facts(replace(facts(None), final=final, peaks={"float32": 67.0}, libraries={}, singles={}))
         found = analyse(store)
     assert found.types[0].peak_tflops == peak
     assert said in ends(found.types[0])
