@@ -29,6 +29,7 @@ from lab.experiment.model import Experiment
 from lab.experiment.space import Point
 from lab.experiment.variants import Planned, plan
 from lab.predict.schedulers.estimate import Pace
+from lab.recorded.run_records import BuildRecord, EmulationRecord, RunRecord, StepRecord, VariantRecord
 from lab.report.render import render
 from lab.runs import flow
 from lab.runs.flow import FlowContext
@@ -39,7 +40,6 @@ from lab.stages.emulate import EmulationTask
 from lab.stages.estimate import EstimateTask, execute
 from lab.store import published
 from lab.store.database import Store
-from lab.store.model import BuildRecord, EmulationRecord, RunRecord, StepRecord, VariantRecord
 from lab.toolchain.base import Toolchain
 from lab.toolchain.select import toolchain
 

@@ -35,14 +35,14 @@ from lab.experiment.load import from_text
 from lab.experiment.space import Point
 from lab.experiment.variants import plan
 from lab.measured.timing import CardState, Measurement, Samples
+from lab.predict.variant_scores import scores_of_problem
+from lab.recorded.run_records import VariantRecord
 from lab.runs import flow
 from lab.runs.flow import FlowContext
 from lab.stages import record as records
 from lab.stages.build import BuildFailure, build, build_task
 from lab.stages.estimate import execute
 from lab.store import published
-from lab.store.model import VariantRecord
-from lab.store.scores import scores_of_problem
 from lab.toolchain.select import toolchain
 
 ROOT = Path(__file__).parents[1]

@@ -38,6 +38,7 @@ from lab.gpu.process.job import BaselineResult, Job, JobResult, Policy
 from lab.gpu.process.localcards import LocalCards
 from lab.gpu.process.session import GpuSession
 from lab.measured.timing import CardState, GpuDescription, Measurement, Samples, Verification
+from lab.recorded.run_records import VariantRecord
 from lab.runs import flow, pipeline, recorder, sweep
 from lab.runs.observer import SilentObserver
 from lab.runs.services import Services, draw_report
@@ -45,7 +46,6 @@ from lab.stages import provenance
 from lab.stages.build import BuildFailure, BuildTask, Built, build
 from lab.stages.executed import execution
 from lab.store.database import Store
-from lab.store.model import VariantRecord
 
 H200 = GpuDescription("NVIDIA H200", "sm_90", 132, 1980, 150 * 10**9, 60 * 2**20, "580.159", "13.0")
 

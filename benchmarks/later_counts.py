@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from lab.isa.mix import KernelMix, WarpChain
-from lab.store.model import EmulationRecord, VariantRecord
+from lab.recorded.run_records import EmulationRecord, VariantRecord
 
 _HERE = Path(__file__).parent
 _EXECUTION = TypeAdapter(EmulationRecord)

@@ -15,10 +15,10 @@ from statistics import median
 from scipy.stats import spearmanr
 from time_agreement import KNOWN, PREDICTED, TUNED, UNSEEN, blind, each, lists, spaces  # the module beside this one
 
+from lab.recorded.run_records import VariantRecord
 from lab.report.facts.agreement import loss
 from lab.store import published
 from lab.store.figures import by_problem, estimated, measured
-from lab.store.model import VariantRecord
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "explanation" / "model.md"

@@ -3,8 +3,8 @@
 python -m lab run experiments/others/fir.yaml --no-gpu -o RUN
 python benchmarks/predicted.py benchmarks/predicted.md RUN …
 
-The times are those of `lab.store.estimates` for the runs given, which need no GPU. The file is committed before the
-kernels are measured, so that what a model says of them cannot follow what a GPU said.
+The times are those of `lab.predict.time_estimates` for the runs given, which need no GPU. The file is committed before
+the kernels are measured, so that what a model says of them cannot follow what a GPU said.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lab.base import environment
+from lab.predict.time_estimates import TimeEstimate, cannot_tell, estimates
 from lab.store.database import Store
-from lab.store.estimates import TimeEstimate, cannot_tell, estimates
-from lab.store.scores import lean_records
+from lab.store.lean import lean_records
 
 _HEAD = """\
 <!-- made by benchmarks/predicted.py; do not edit -->

@@ -24,6 +24,7 @@ from typing import Any
 
 from small_page import caption_place, html, of_run, of_tuning  # the module beside this one
 
+from lab.recorded.run_records import VariantRecord
 from lab.report.analysis import Analysis, analyse, load
 from lab.report.gallery import SPACE
 from lab.report.render import render
@@ -33,7 +34,6 @@ from lab.report.variant.listings import published_texts
 from lab.store import figures, published
 from lab.store.codec import record_to_json
 from lab.store.database import Store
-from lab.store.model import VariantRecord
 from lab.store.tuning import FACTS, TuningStore
 from lab.store.tuning import FILE as TUNING_STORE
 

@@ -24,11 +24,11 @@ from typing import Final
 from recorded_space import FOLDER, RecordedSpace, RecordedVariant, read, write  # the module beside this one
 
 from lab.experiment.load import load
+from lab.recorded.run_records import VariantRecord
 from lab.runs.pipeline import RunOptions, RunOutcome, run
 from lab.runs.prior import known_before
 from lab.runs.services import Services
 from lab.store.figures import estimated, predicted, scored
-from lab.store.model import VariantRecord
 
 EXPERIMENTS: Final = Path(__file__).parents[1] / "experiments" / "spaces"
 

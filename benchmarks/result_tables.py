@@ -13,9 +13,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from published_rows import rows  # the module beside this one
 
+from lab.recorded.run_records import Status
 from lab.report.charts import style
 from lab.store import published
-from lab.store.model import Status
 
 ROOT = Path(__file__).parents[1]
 H200 = ROOT / "reports" / "h200"

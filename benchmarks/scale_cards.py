@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lab.experiment.variants import Planned
     from lab.gpu.process.cards import Card
-    from lab.store.model import VariantRecord
+    from lab.recorded.run_records import VariantRecord
 
 SPACE = """question: What are several cards worth?
 operator: gemm

@@ -25,10 +25,10 @@ from lab.base.errors import UserError
 from lab.measured.timing import Merit
 from lab.operators.builtin import operator
 from lab.predict.score import TOLERANCE, KernelScore
+from lab.predict.variant_scores import lean, rate, scores
+from lab.recorded.run_records import RunRecord, VariantRecord
 from lab.store import published
 from lab.store.figures import by_problem, measured, predicted
-from lab.store.model import RunRecord, VariantRecord
-from lab.store.scores import lean, rate, scores
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "explanation" / "score.md"
@@ -288,7 +288,7 @@ with matrix instructions, as [below](#matrix-instructions):
 | shared memory | wavefronts as executed, one a cycle | `lab/hardware/gpus.py`, [fidelity](../results/fidelity.md) |
 | L1 | passes through its banks, one a cycle; lines of 128 B, 2.8 a cycle | l1_reuse, random_sectors |
 | instruction fetch | instructions of code beyond 32 KB and beyond 128 KB | experiments/micro/code_size |
-| L2 reads | sectors that L1 misses (`lab/store/caches.py`), 36 B a cycle, scattered 20; copies 64, stages 55 | micro |
+| L2 reads | sectors L1 misses (`lab/predict/caches.py`), 36 B a cycle, scattered 20; copies 64, stages 55 | micro |
 | L2 writes | stored sectors, 24 B a cycle | `lab/hardware/latencies.py` |
 | atomics (whole GPU) | see below | experiments/micro/atomics_global |
 | starts of blocks (whole GPU) | 0.6 ns each | experiments/micro/block_rate |
@@ -313,8 +313,9 @@ executed. Warps that meet at barriers also wait for each other's mma.sync on the
 that have no such path: an instruction takes 4 cycles, a group of loads 900.
 
 Counts are of the small problem. Where throughput counts bytes they grow with the problem's work, where it counts
-operations with the blocks and what each has to do (`lab/store/scores.py`). The CPU executes PTX: what SASS has more or
-fewer of in the hot region, for the same arithmetic and stores (a remainder, merged loads), counts as in SASS.
+operations with the blocks and what each has to do (`lab/predict/variant_scores.py`). The CPU executes PTX: what SASS
+has more or fewer of in the hot region, for the same arithmetic and stores (a remainder, merged loads), counts as in
+SASS.
 
 Atomics on one element of global memory wait for each other, 0.73 ns each, floats on one sector 1.76 ns. Updates of
 different elements of a sector go together. The slices of L2 that hold the elements work side by side, at most 76.

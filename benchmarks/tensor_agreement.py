@@ -16,10 +16,10 @@ from statistics import median
 
 from scipy.stats import spearmanr
 
+from lab.predict.variant_scores import scores
+from lab.recorded.run_records import VariantRecord
 from lab.runs.sides import read_side
 from lab.store.figures import by_problem
-from lab.store.model import VariantRecord
-from lab.store.scores import scores
 
 
 def _first_picks(groups: Iterable[Sequence[VariantRecord]], found: Mapping[str, tuple[float, float]]) -> list[float]:

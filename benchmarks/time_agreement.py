@@ -20,10 +20,10 @@ import numpy as np
 from recorded_space import FOLDER, read  # the modules beside this one
 from score_agreement import LATER, OWN, REPORTS, correlation, scored_records
 
+from lab.predict.time_estimates import COUNTS, SWEEP_ERROR, TimeEstimate, cannot_tell, estimates
+from lab.recorded.run_records import VariantRecord
 from lab.store import published
-from lab.store.estimates import COUNTS, SWEEP_ERROR, TimeEstimate, cannot_tell, estimates
 from lab.store.figures import by_problem, measured
-from lab.store.model import VariantRecord
 
 ROOT = Path(__file__).parents[1]
 PREDICTED = tuple(Path(__file__).parent / name for name in ("predicted_15.md", "predicted.md"))

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from lab.cli.inspect import Inspection
     from lab.emulator.results import Emulation, EngineChoice
     from lab.library import dispatch
+    from lab.recorded.run_records import EmulationRecord
     from lab.runs.compare import Comparison
     from lab.runs.frame import ExperimentRun
     from lab.runs.observer import RunObserver
-    from lab.store.model import EmulationRecord
     from lab.tuning.run import TuningObserver, TuningOutcome
 
 __all__ = ["compare", "dispatch", "emulate", "inspect", "load", "records", "run", "tune", "tune_kernel"]

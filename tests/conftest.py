@@ -26,7 +26,7 @@ from PIL import Image
 
 from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import Merit
-from lab.predict.bounds import Bound
+from lab.recorded.predictions import Bound
 from lab.report.aside import HERE
 from lab.report.charts import png, vega
 from lab.report.charts.definition import Chart, Picture

@@ -11,8 +11,8 @@ import pytest
 import lab
 from lab.base.errors import UserError
 from lab.library import dispatch as the_module
+from lab.recorded.run_records import Status
 from lab.runs.observer import SilentObserver
-from lab.store.model import Status
 
 TEMPLATE = """{#---
 summary: s

@@ -26,10 +26,10 @@ from lab.experiment.variants import Plan, Planned, plan, toolchains
 from lab.gpu.device.describe import DEFAULT_ARCH
 from lab.isa.cuda.kernels import SourceKernel, read_kernels
 from lab.isa.ptx.module import read_ptx
+from lab.recorded.run_records import EmulationRecord
 from lab.runs.services import Services
 from lab.stages.emulate import EmulationTask, ReferenceLaunch, emulate
 from lab.stages.record import built
-from lab.store.model import EmulationRecord
 from lab.templates.instance import Instance
 from lab.templates.plain.macros import with_macros
 from lab.templates.plain.template import device_unit

@@ -15,8 +15,8 @@ from lab.cli.live.lines import MOST_FAILURES, ProgressLines
 from lab.cli.live.run_account import RunAccount
 from lab.cli.live.tune_account import TuneAccount
 from lab.cli.terminal import Text, stderr
+from lab.recorded.run_records import VariantRecord
 from lab.store.figures import name_of
-from lab.store.model import VariantRecord
 
 if TYPE_CHECKING:  # the stages, whose values are shown here, take seconds to import
     from lab.base.sizes import Size

@@ -13,11 +13,11 @@ from rich.table import Table
 
 from lab.cli.terminal import Text, columns, write
 from lab.measured.timing import Kind
+from lab.predict.variant_scores import scores
+from lab.recorded.run_records import RunRecord, Status, VariantRecord
 from lab.store import figures
 from lab.store.constants import never_compared
-from lab.store.model import RunRecord, Status, VariantRecord
 from lab.store.roles import registers_by_role
-from lab.store.scores import scores
 from lab.store.verdicts import group_reasons, summarise_full_size
 from lab.toolchain.base import title
 

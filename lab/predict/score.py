@@ -31,7 +31,7 @@ L1
     larger. Uncoalesced accesses are in it. Records that lack the passes have one for each line.
 L2 reads, L2 writes
     Bytes of sectors over those that L2 sends to an SM and takes from it in a cycle (`lab.hardware.latencies`). L1
-    serves repeated reads as `lab.store.caches` says; for records that lack what was read again: see `Reuse`. Bulk
+    serves repeated reads as `lab.predict.caches` says; for records that lack what was read again: see `Reuse`. Bulk
     copies pass by L1. Of those that fill stages, L2 sends all SMs together 55 bytes a cycle for each SM, and fewer of
     rows that begin within lines.
 stages, copies

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lab.measured.timing import Merit
+from lab.predict.variant_scores import lean
+from lab.recorded.run_records import RepeatRecord, RunRecord, VariantRecord
 from lab.report.charts import rows as chartdata
 from lab.report.charts import style
 from lab.report.charts.definition import Row
@@ -25,8 +27,6 @@ from lab.report.variant.executed import difference
 from lab.store import figures
 from lab.store.database import Store
 from lab.store.figures import Basis, Response, response_of
-from lab.store.model import RepeatRecord, RunRecord, VariantRecord
-from lab.store.scores import lean
 
 
 @dataclass(frozen=True, slots=True)

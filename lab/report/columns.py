@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.measured.timing import Kind
-from lab.store.model import VariantRecord
+from lab.recorded.run_records import VariantRecord
 
 Value = bool | int | float | str | None
 Getter = Callable[[VariantRecord], Value]

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from lab.base.errors import UserError
 from lab.base.expressions import Scalar
 from lab.measured.timing import Kind, Measurement, Samples
+from lab.recorded.run_records import RunRecord, VariantRecord
 from lab.runs.sides import Side, read_side
 from lab.store import figures
 from lab.store.figures import text
-from lab.store.model import RunRecord, VariantRecord
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95

@@ -11,12 +11,12 @@ from lab.experiment.schema import ProfileModel
 from lab.experiment.variants import Plan
 from lab.gpu.counters.profile import ProfileOrder
 from lab.gpu.process.cards import Cards
+from lab.recorded.run_records import VariantRecord
 from lab.runs.flow import FlowContext, job_of
 from lab.runs.recorder import Recorder
 from lab.runs.search import Group, Rank, score, worths
 from lab.runs.services import ReadCounters
 from lab.stages.record import built_before
-from lab.store.model import VariantRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ from lab.gpu.process.cards import Cards, Ran
 from lab.gpu.process.job import Job, JobResult, Policy
 from lab.measured.cards import LIMIT, CardRecord
 from lab.measured.timing import EarlierTiming, Measurement, Samples
+from lab.recorded.run_records import VariantRecord
 from lab.runs import flow
 from lab.runs.flow import FlowContext
 from lab.runs.recorder import Recorder
 from lab.runs.search import Group, Rank, leaders, worths
 from lab.stages.record import built_before
-from lab.store.model import VariantRecord
 
 FINALISTS: Final = 5
 """Most variants of a problem in its finals."""

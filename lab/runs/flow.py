@@ -38,6 +38,7 @@ from lab.operators.declared.operator import Declared
 from lab.operators.declared.specification import Argument, Direction
 from lab.operators.foreign import Described, ForeignOperator
 from lab.predict.schedulers.estimate import Pace
+from lab.recorded.run_records import EmulationRecord, VariantRecord
 from lab.runs.reference import ReferenceVariant
 from lab.runs.samples import aligned_as, congruent, filled, others, smaller_sizes
 from lab.runs.schedule import LaneTask
@@ -47,7 +48,6 @@ from lab.stages.emulate import EmulationTask, HalvedSize, ReferenceLaunch, Sampl
 from lab.stages.estimate import EstimateTask
 from lab.stages.executed import execution
 from lab.stages.full_size import FullSizeTask, SizedLaunches
-from lab.store.model import EmulationRecord, VariantRecord
 from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.instance import Instance
 from lab.templates.launches import Launches

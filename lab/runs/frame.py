@@ -11,14 +11,14 @@ import pandas as pd
 
 from lab.base.errors import UserError, did_you_mean
 from lab.base.expressions import Scalar
+from lab.recorded.run_records import RepeatRecord, RunRecord, VariantRecord
 from lab.report.columns import Column, Value, row
 from lab.report.registry.registry import columns_for
 from lab.runs.pipeline import RunOutcome
 from lab.runs.shortlist import Shortlist, as_html, as_text, shortlist, variants_beginning
 from lab.store.database import Store
 from lab.store.figures import name_of, ranked, response_of
-from lab.store.model import RepeatRecord, RunRecord, VariantRecord
-from lab.store.scores import lean_records
+from lab.store.lean import lean_records
 from lab.store.tuned import write_tuned
 
 _MOST_LISTED = 50

@@ -7,8 +7,8 @@ from typing import Protocol
 from lab.experiment.model import Experiment
 from lab.experiment.space import Expansion
 from lab.experiment.variants import Planned
+from lab.recorded.run_records import VariantRecord
 from lab.stages.build import BuildFailure, Built
-from lab.store.model import VariantRecord
 
 
 class RunObserver(Protocol):

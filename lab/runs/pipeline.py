@@ -29,6 +29,8 @@ from lab.hardware.calibration import in_use
 from lab.hardware.gpus import gpu_for
 from lab.measured.cards import ControlTiming
 from lab.measured.timing import GpuDescription
+from lab.predict.variant_scores import lean
+from lab.recorded.run_records import RunRecord, Status, VariantRecord
 from lab.runs import flow
 from lab.runs.ahead import Drawer, drawer
 from lab.runs.baselines import BaselineWatch
@@ -45,10 +47,8 @@ from lab.runs.sweep import Sweep
 from lab.stages.facts import facts_of
 from lab.stages.provenance import conditions_of
 from lab.store.database import Store, stored_records
-from lab.store.model import RunRecord, Status, VariantRecord
 from lab.store.previous import keep, kept
 from lab.store.resume import differing
-from lab.store.scores import lean
 from lab.toolchain.base import Toolchain
 
 if TYPE_CHECKING:  # its models import SciPy, which takes longer than reading most experiments
@@ -130,7 +130,7 @@ class RunOutcome:
 
     @cached_property
     def lean_records(self) -> tuple[VariantRecord, ...]:
-        """The same in half of the memory; see `lab.store.scores.lean`."""
+        """The same in half of the memory; see `lab.predict.variant_scores.lean`."""
         with uncollected():
             return tuple(map(lean, vars(self).get("records") or self.each()))
 

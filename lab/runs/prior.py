@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from lab.isa.model import InstructionClass
+from lab.recorded.run_records import VariantRecord
 from lab.store.figures import hot_counts, response_of, time_ms
-from lab.store.model import VariantRecord
 
 _CLASSES: Final = (
     InstructionClass.FMA, InstructionClass.FLOAT, InstructionClass.INTEGER, InstructionClass.LD_GLOBAL,

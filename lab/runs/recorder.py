@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Self
 
 from lab.experiment.variants import Planned
+from lab.recorded.run_records import VariantRecord
 from lab.runs.observer import RunObserver
 from lab.runs.remarks import Remarks
 from lab.runs.search import Group, Pruner, Rank, score
 from lab.store.database import Store
-from lab.store.model import VariantRecord
 from lab.store.writer import Writer
 
 

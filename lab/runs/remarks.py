@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator
 from typing import Final
 
 from lab.emulator.results import NEVER_SET
-from lab.store.model import VariantRecord
+from lab.recorded.run_records import VariantRecord
 
 _MOST: Final = 3
 """How many different warnings are shown; each variant's build.log has them all."""

@@ -27,13 +27,13 @@ from lab.base.folder import Folder
 from lab.measured.ranks import rank_correlation
 from lab.measured.standing import baseline_beside, common_baseline, standing
 from lab.measured.timing import Kind
+from lab.recorded.run_records import RepeatedFigure, RepeatRecord, RunRecord, VariantRecord
 from lab.runs.compare import Change, compare
 from lab.runs.observer import RunObserver
 from lab.runs.pipeline import RunOptions, RunOutcome, run
 from lab.runs.services import Services
 from lab.store import figures
 from lab.store.database import Store
-from lab.store.model import RepeatedFigure, RepeatRecord, RunRecord, VariantRecord
 
 FOLDER: Final = "repeat"
 """Name of the second run's directory in the first one's."""

@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 from lab.experiment.schema import PruneModel
 from lab.measured.standing import baseline_beside, common_baseline, standing
+from lab.recorded.run_records import PruneRule, Status, VariantRecord
 from lab.store.figures import amount
-from lab.store.model import PruneRule, Status, VariantRecord
 
 Group = tuple[object, ...]
 

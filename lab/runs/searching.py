@@ -19,11 +19,11 @@ from lab.base.errors import Location, UserError
 from lab.experiment.model import Experiment
 from lab.experiment.schema import SearchModel
 from lab.experiment.searched import SearchedProblem
+from lab.recorded.run_records import PruneRule, Status, VariantRecord
 from lab.runs.prior import as_columns, known_before, predicted_ms
 from lab.search import local, model
 from lab.search.search import Moves, Search
 from lab.search.space import Place, SearchSpace
-from lab.store.model import PruneRule, Status, VariantRecord
 from lab.store.tuned import read_tuned
 
 MOST_CANDIDATES: Final = 1000

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
+from lab.recorded.run_records import RunRecord, Status, VariantRecord
 from lab.store.figures import Response, name_of, ranked, ranking, response_of, rule_of, tied_with_best
-from lab.store.model import RunRecord, Status, VariantRecord
 
 BEST: Final = 5
 """Variants that are shown besides the worst."""

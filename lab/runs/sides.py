@@ -13,12 +13,13 @@ from lab.base.collecting import uncollected
 from lab.base.errors import Location, StoreError, UserError, did_you_mean
 from lab.base.files import read_regular
 from lab.base.folder import Folder
+from lab.predict.variant_scores import lean
+from lab.recorded.run_records import RunRecord, VariantRecord
 from lab.store import published
 from lab.store.codec import RUN, VARIANT
 from lab.store.database import Store, variant_folder
 from lab.store.decoding import plain
-from lab.store.model import RunRecord, VariantRecord
-from lab.store.scores import lean, lean_records
+from lab.store.lean import lean_records
 
 _SOURCE = "kernel.cu"
 _SHOWN = 12

@@ -16,6 +16,7 @@ from lab.base.executor import Executor
 from lab.experiment.variants import Plan, Planned
 from lab.gpu.process.cards import Cards, Ran
 from lab.gpu.process.job import Job, Policy
+from lab.recorded.run_records import Status, VariantRecord
 from lab.runs import flow
 from lab.runs.baselines import BaselineWatch
 from lab.runs.controls import Controls
@@ -28,7 +29,6 @@ from lab.stages import record as records
 from lab.stages.batches import BuildFunction, BuildQueue
 from lab.stages.build import BuildFailure, Built, build, build_task
 from lab.stages.emulate import EmulationTask
-from lab.store.model import Status, VariantRecord
 
 _MOST_READY = 200
 """Variants that may wait for the GPU, or for an earlier one, before building pauses: each has its cubin in memory."""

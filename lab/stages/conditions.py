@@ -21,10 +21,10 @@ from lab.emulator.program import Program, program_of
 from lab.emulator.results import Finding
 from lab.emulator.state import DeviceState
 from lab.operators.base import Expected, Operator, OtherInputs
+from lab.recorded.run_records import Condition, Suspicion
 from lab.stages.full_size import SizedLaunches
 from lab.stages.memory import DeviceMemory
 from lab.stages.sequence import LaunchMode, run_sequence, unexcused
-from lab.store.model import Condition, Suspicion
 from lab.templates.launches import Launches
 
 _ORDERS: Final = (1, 2)

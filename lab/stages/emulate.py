@@ -30,12 +30,8 @@ from lab.operators.base import Array, Expected, Inputs, Operator, StandInMismatc
 from lab.operators.builtin import operator
 from lab.operators.declared.foreign import ReferenceRaisedError
 from lab.operators.declared.judging import NOT_WRITTEN
-from lab.stages.conditions import Judged, other_conditions, other_inputs
-from lab.stages.full_size import FullSizeOutcome, FullSizeTask, SizedLaunches, execute_full_size, resident_at_once
-from lab.stages.memory import DeviceMemory
-from lab.stages.sequence import LaunchMode, run_sequence, unexcused
-from lab.store.curves import is_open, resized_counts
-from lab.store.model import (
+from lab.predict.count_curves import is_open, resized_counts
+from lab.recorded.run_records import (
     Condition,
     EmulatedStep,
     EmulationRecord,
@@ -45,6 +41,10 @@ from lab.store.model import (
     SampleRecord,
     Suspicion,
 )
+from lab.stages.conditions import Judged, other_conditions, other_inputs
+from lab.stages.full_size import FullSizeOutcome, FullSizeTask, SizedLaunches, execute_full_size, resident_at_once
+from lab.stages.memory import DeviceMemory
+from lab.stages.sequence import LaunchMode, run_sequence, unexcused
 from lab.templates.launches import Launches
 
 _DECLARED: Final = frozenset[FindingKind](("undeclared-write",))
@@ -333,7 +333,7 @@ def _growth(task: EmulationTask, ptx: str, steps: Sequence[EmulatedStep]) -> _Gr
 
     Two sizes give a power, as of the first that can be executed. What each block does once would shift it in a small
     problem, so that what is executed in loops is compared, where both sizes execute loops. Three sizes or four tell
-    a power from a sum of powers (`lab.store.curves`). Sizes of which no other can be executed are absent.
+    a power from a sum of powers (`lab.predict.count_curves`). Sizes of which no other can be executed are absent.
     """
     grown = _Grown()
     cost = sum(map(_cost, (step.executed for step in steps if step.executed is not None)))

@@ -13,8 +13,8 @@ from lab.isa.mix import KernelMix, LoopMix
 from lab.isa.model import InstructionClass
 from lab.predict.schedulers.estimate import Edges, Pace, estimate
 from lab.predict.schedulers.loop import MainLoop, Traffic
+from lab.recorded.run_records import EmulationRecord, ExecutedLines
 from lab.stages.emulate import EmulationTask, emulate
-from lab.store.model import EmulationRecord, ExecutedLines
 
 _FETCHES = ("global.load", "global.copy", "shared.copy", "global.bulk", "shared.bulk")
 """Keys of `memory_of` for data that comes from global memory."""

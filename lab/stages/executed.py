@@ -15,10 +15,10 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from lab.operators.builtin import users_python
 from lab.predict.schedulers.estimate import Pace
+from lab.recorded.run_records import EmulationRecord
 from lab.stages.emulate import EmulationTask
 from lab.stages.estimate import EstimateTask, execute
 from lab.stages.program import program
-from lab.store.model import EmulationRecord
 from lab.toolchain.cache import Cache, default_folder
 
 

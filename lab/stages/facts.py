@@ -13,7 +13,7 @@ from lab.experiment.space import Expansion
 from lab.gpu.process.job import BaselineResult, JobResult
 from lab.measured.timing import GpuDescription
 from lab.operators.base import Problem
-from lab.store.model import RunRecord, SearchRecord
+from lab.recorded.run_records import RunRecord, SearchRecord
 
 
 def facts_of(

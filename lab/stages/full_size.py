@@ -34,9 +34,9 @@ from lab.isa.model import SourceLocation
 from lab.operators.base import Array, Inputs
 from lab.operators.builtin import operator
 from lab.operators.indexed import IndexedInputs
+from lab.recorded.run_records import Condition, FullSizeRecord, Suspicion
 from lab.stages.memory import DeviceMemory, IndexedMemory
 from lab.stages.sequence import unexcused
-from lab.store.model import Condition, FullSizeRecord, Suspicion
 from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.launches import Launch, Launches
 from lab.verdict.coverage import Coverage, coverage

@@ -19,8 +19,8 @@ _ROOMS: Final = (
     "measured",
     "operators",
     "predict",
+    "recorded",
     "stages",
-    "store",
     "templates",
     "toolchain",
 )

@@ -19,9 +19,9 @@ from lab.hardware.calibration import in_use, text_of
 from lab.isa.mix import module_mix, to_json
 from lab.isa.ptx.module import read_ptx
 from lab.measured.timing import GpuDescription
+from lab.recorded.run_records import VariantRecord
 from lab.stages.build import BuildFailure, Built
 from lab.store.database import PROVENANCE
-from lab.store.model import VariantRecord
 from lab.templates.plain.template import PlainTemplate
 from lab.toolchain.disassembly.nvdisasm import disassembler_version
 

@@ -16,11 +16,20 @@ from lab.hardware.gpus import Gpu, from_description, gpu_for
 from lab.hardware.tensormaps import TensorMap, find
 from lab.isa.ptx.gridsync import grid_sync_entries
 from lab.measured.timing import GpuDescription, Merit
-from lab.predict.bounds import LaunchFacts, Prediction, delayed, predict, predict_sequence
+from lab.predict.bounds import LaunchFacts, delayed, predict, predict_sequence
 from lab.predict.schedulers.estimate import Pace
+from lab.recorded.predictions import Prediction
+from lab.recorded.run_records import (
+    BuildRecord,
+    EmulationRecord,
+    LaunchRecord,
+    PruneRule,
+    Status,
+    StepRecord,
+    VariantRecord,
+)
 from lab.stages.build import BuildFailure, Built
 from lab.stages.estimate import EstimateTask
-from lab.store.model import BuildRecord, EmulationRecord, LaunchRecord, PruneRule, Status, StepRecord, VariantRecord
 from lab.templates.front_matter import TENSOR_MAP
 from lab.templates.launches import BuiltLaunch, Launch, Launches, Residency
 from lab.templates.plain.template import PlainTemplate

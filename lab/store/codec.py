@@ -14,7 +14,7 @@ from pydantic_core import PydanticSerializationError
 
 from lab.base.folder import is_name
 from lab.base.spelling import spelled
-from lab.store.model import RepeatRecord, RunRecord, VariantRecord
+from lab.recorded.run_records import RepeatRecord, RunRecord, VariantRecord
 
 
 def _checked(record: VariantRecord) -> VariantRecord:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from lab.hardware.calibration import known_gpu
 from lab.hardware.latencies import NEVER_COMPARED
-from lab.store.model import VariantRecord
+from lab.recorded.run_records import VariantRecord
 
 
 def constants_of(record: VariantRecord) -> str:

@@ -9,10 +9,10 @@ from pathlib import Path
 from lab.base.collecting import uncollected
 from lab.base.errors import StoreError
 from lab.base.folder import Folder
+from lab.recorded.run_records import RepeatRecord, RunRecord, VariantRecord
 from lab.store.codec import REPEAT, RUN, VARIANT, record_to_text
 from lab.store.decoding import decode
 from lab.store.journal import Journal, JournalFormat
-from lab.store.model import RepeatRecord, RunRecord, VariantRecord
 
 PROVENANCE = "provenance.json"
 """The file of a variant that is written last; it holds the sizes of the others."""

@@ -17,10 +17,10 @@ from lab.isa.mix import Counts, KernelMix
 from lab.measured.standing import baseline_beside, common_baseline, standing
 from lab.measured.timing import Kind, Merit
 from lab.predict.score import TOLERANCE
-from lab.store.estimates import cannot_tell, estimates
+from lab.predict.time_estimates import cannot_tell, estimates
+from lab.predict.variant_scores import rate, scores
+from lab.recorded.run_records import RunRecord, Status, VariantRecord
 from lab.store.memo import remembered
-from lab.store.model import RunRecord, Status, VariantRecord
-from lab.store.scores import rate, scores
 
 GLOBAL_LOADS: Final = ("global.load", "global.copy")
 GLOBAL: Final = (*GLOBAL_LOADS, "global.store", "global.atomic")

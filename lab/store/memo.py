@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from lab.store.model import VariantRecord
+from lab.recorded.run_records import VariantRecord
 
 P = ParamSpec("P")
 T = TypeVar("T")

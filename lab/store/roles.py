@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from lab.isa.mix import KernelMix
 from lab.isa.model import InstructionClass
 from lab.isa.roles import Role, WarpRole, changes_registers
-from lab.store.model import VariantRecord
+from lab.recorded.run_records import VariantRecord
 from lab.toolchain.base import Resources
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from lab.base.warp import LINE_BYTES, SECTOR_BYTES
 from lab.emulator.results import MemoryCount
 from lab.isa.model import InstructionClass as C
-from lab.store.model import EmulatedStep, VariantRecord
-from lab.store.products import Copies, copies_of, multiply_adds, operand_wavefronts, ring_of, with_loop_along_k
+from lab.predict.gemm_loops import Copies, copies_of, multiply_adds, operand_wavefronts, ring_of, with_loop_along_k
+from lab.recorded.run_records import EmulatedStep, VariantRecord
 
 
 @dataclass(frozen=True, slots=True)

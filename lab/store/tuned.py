@@ -17,7 +17,7 @@ from typing import Any, Final
 from lab.base.errors import Location, UserError
 from lab.base.expressions import Scalar
 from lab.base.files import read_regular, write_atomically
-from lab.store.model import RunRecord, Status, VariantRecord
+from lab.recorded.run_records import RunRecord, Status, VariantRecord
 
 MOST_BYTES: Final = 500_000_000
 """A larger file is refused before it is read: the largest published caches have some 100 MB."""

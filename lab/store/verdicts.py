@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from lab.emulator.results import Finding
-from lab.store.model import FullSizeRecord, Status, VariantRecord
+from lab.recorded.run_records import FullSizeRecord, Status, VariantRecord
 
 EXPLAINED: Final = (Status.WRONG, Status.SUSPECT, Status.NOT_EXECUTED, Status.PARTIAL)
 """Verdicts with a reason, the worst first."""

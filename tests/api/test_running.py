@@ -9,7 +9,7 @@ import pytest
 
 import lab
 from lab.base.errors import UserError
-from lab.store.model import Status
+from lab.recorded.run_records import Status
 
 SOURCE = """__global__ void scale(float* y, const float* x, int n)
 { int i = blockIdx.x * block + threadIdx.x; if (i < n) y[i] = FACTOR * x[i]; }

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from lab.base.errors import StoreError
-from lab.predict.schedulers.estimate import Estimate
+from lab.recorded.predictions import Estimate
 from lab.runs import pipeline as running
 from lab.store import published
 from lab.store.database import Store

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from lab.base.errors import StoreError
 from lab.cli.main import app
+from lab.recorded.run_records import EmulationRecord, ExecutedLines
 from lab.report.render import render
 from lab.store import published
 from lab.store.database import Store
-from lab.store.model import EmulationRecord, ExecutedLines
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from lab.cli.live.run_account import RunAccount
 from lab.cli.progress import RunProgress, RunWatch, TuneProgress
 from lab.cli.terminal import Output
 from lab.measured.timing import Kind
-from lab.store.model import Status
+from lab.recorded.run_records import Status
 from lab.store.tuning_model import KernelFacts, ProtocolStep
 from lab.tuning.file.load import Tuning
 from lab.tuning.watched import SizeLeader

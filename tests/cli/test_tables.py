@@ -26,12 +26,12 @@ from lab.cli.tables import (
 from lab.emulator.results import Access, Emulation, Finding
 from lab.isa.model import SourceLocation
 from lab.isa.roles import Role, WarpRole
+from lab.recorded.run_records import EmulationRecord, FullSizeRecord, Status
 from lab.report.tuning.data import Champion
 from lab.runs.compare import compare
 from lab.runs.pipeline import RunOutcome
 from lab.store import figures
 from lab.store.figures import Basis, Response
-from lab.store.model import EmulationRecord, FullSizeRecord, Status
 from lab.templates.mapping.facts import facts
 from lab.templates.mapping.text import parse
 from lab.tuning.run import TuningOutcome

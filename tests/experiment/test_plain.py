@@ -10,8 +10,8 @@ from lab.base.errors import UserError
 from lab.experiment.load import from_text
 from lab.experiment.space import expand
 from lab.experiment.variants import plan, toolchains
+from lab.recorded.run_records import Status
 from lab.runs.pipeline import RunOptions, run
-from lab.store.model import Status
 
 SOURCE = """
 __global__ void add(float *c, const float *a, const float *b, int n) {

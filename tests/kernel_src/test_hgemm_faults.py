@@ -9,7 +9,7 @@ from hgemm_cases import executed_with
 
 from lab.base.expressions import Scalar
 from lab.operators.builtin import operator
-from lab.store.model import EmulationRecord
+from lab.recorded.run_records import EmulationRecord
 
 SMALL = {"block_m": 64, "stages": 2}
 SETTINGS = {

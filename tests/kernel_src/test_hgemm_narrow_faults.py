@@ -7,7 +7,7 @@ from hgemm_cases import executed_with
 
 from lab.base.expressions import Scalar
 from lab.operators.builtin import operator
-from lab.store.model import EmulationRecord
+from lab.recorded.run_records import EmulationRecord
 
 Case = tuple[str, dict[str, Scalar], dict[str, Scalar]]
 SMALL: dict[str, Scalar] = {"block_m": 64, "stages": 2}

@@ -14,10 +14,10 @@ from lab.base.errors import UserError
 from lab.cli.main import app
 from lab.isa.mix import Counts, KernelMix
 from lab.measured.timing import CardState, GpuDescription, Kind, Measurement, Samples
-from lab.predict.schedulers.estimate import Estimate
+from lab.recorded.predictions import Estimate
+from lab.recorded.run_records import BuildRecord, RunRecord, Status, VariantRecord
 from lab.runs.compare import RESAMPLES, SAME, Verdict, _unlike, _verdict, compare, ratio_interval
 from lab.store.database import Store
-from lab.store.model import BuildRecord, RunRecord, Status, VariantRecord
 from lab.toolchain.base import Resources
 
 GPU = GpuDescription("NVIDIA H200", "sm_90", 132, 1980, 150 * 10**9, 60 * 2**20, "580", "13.0")

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from lab.experiment.schema import ProfileModel
 from lab.measured.timing import CardState, Measurement, Samples
-from lab.predict.bounds import Bound, Prediction
-from lab.predict.schedulers.estimate import Estimate
+from lab.recorded.predictions import Bound, Estimate, Prediction
+from lab.recorded.run_records import Status, VariantRecord
 from lab.runs.counters import chosen
-from lab.store.model import Status, VariantRecord
 
 
 def record(n, kernel, ms, *, number=0, estimate=None, status=Status.VERIFIED):

@@ -17,14 +17,13 @@ from lab.experiment.variants import plan
 from lab.gpu.timing.cache import Flush
 from lab.isa.mix import Counts, KernelMix
 from lab.operators.checked import OperatorFault
-from lab.predict.bounds import Bound, Prediction
-from lab.predict.schedulers.estimate import Estimate
+from lab.recorded.predictions import Bound, Estimate, Prediction
+from lab.recorded.run_records import Status, VariantRecord
 from lab.runs import flow
 from lab.runs.flow import FlowContext, NextStep
 from lab.runs.reference import ReferenceVariant
 from lab.stages.build import BuildFailure
 from lab.stages.emulate import EmulationTask, not_executed
-from lab.store.model import Status, VariantRecord
 from lab.templates.launches import BuiltLaunch, Launches
 from lab.toolchain.base import CompileRequest, Toolchain
 

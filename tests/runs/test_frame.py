@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from lab.base.errors import StoreError, UserError
+from lab.recorded.run_records import Status
 from lab.report.render import render
 from lab.runs.frame import ExperimentRun, frame, read_frame
 from lab.runs.pipeline import RunOutcome
-from lab.store.model import Status
 
 
 @pytest.fixture

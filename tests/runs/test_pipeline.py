@@ -17,6 +17,7 @@ from lab.gpu.counters.profile import Counted
 from lab.gpu.process.job import BaselineResult, Failure, JobResult, JobStage
 from lab.measured.counters import LaunchCounters, Profile
 from lab.measured.timing import CardState, Measurement, Samples, Verification
+from lab.recorded.run_records import Condition, Status, Suspicion
 from lab.report.columns import row as cells_of
 from lab.report.registry.registry import columns_for
 from lab.runs import flow
@@ -26,7 +27,6 @@ from lab.stages.build import BuildFailure, Built
 from lab.stages.executed import execution
 from lab.store.database import Store
 from lab.store.figures import ranked, response_of
-from lab.store.model import Condition, Status, Suspicion
 from lab.toolchain.nvrtc.compiler import find_nvrtc
 
 TEMPLATE = """{#---

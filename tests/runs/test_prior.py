@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from written_runs import sweep
 
+from lab.recorded.run_records import Status
 from lab.runs.prior import as_columns, known_before, predicted_ms
-from lab.store.model import Status
 
 
 def record():

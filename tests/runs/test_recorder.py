@@ -9,11 +9,11 @@ import pytest
 from lab.base.errors import StoreError
 from lab.experiment.schema import PruneModel
 from lab.measured.timing import CardState, Measurement, Samples
+from lab.recorded.run_records import Status, VariantRecord
 from lab.runs.observer import SilentObserver
 from lab.runs.recorder import Recorder
 from lab.runs.search import Pruner
 from lab.store.database import Store
-from lab.store.model import Status, VariantRecord
 
 
 class Listing(SilentObserver):

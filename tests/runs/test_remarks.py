@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from lab.emulator.results import NEVER_SET, ExecutedCounts
+from lab.recorded.run_records import EmulatedStep, EmulationRecord
 from lab.runs.remarks import Remarks
-from lab.store.model import EmulatedStep, EmulationRecord
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ import pytest
 from lab.base.errors import StoreError, UserError
 from lab.cli.progress import run_progress
 from lab.measured.timing import CardState, Kind, Measurement, Samples
+from lab.recorded.run_records import BuildRecord, RunRecord, Status, VariantRecord
 from lab.runs.observer import SilentObserver
 from lab.runs.pipeline import RunOptions, run
 from lab.runs.repeat import FOLDER, repeated, run_in_a_process, run_twice
 from lab.store.database import Store
-from lab.store.model import BuildRecord, RunRecord, Status, VariantRecord
 from lab.toolchain.base import Resources
 
 RUN = RunRecord("e", "q", "gemm", {}, "", "", "2026", "0.1", "", "3.11", {}, None, "", {}, ("unroll",), 3)

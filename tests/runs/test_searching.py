@@ -10,9 +10,9 @@ from run_support import DecidedSession, all_played, no_gpu, played_by
 
 from lab.base.errors import UserError
 from lab.experiment.load import from_text
+from lab.recorded.run_records import PruneRule, Status
 from lab.runs.pipeline import RunOptions, run
 from lab.runs.searching import Searching, cost_of
-from lab.store.model import PruneRule, Status
 from lab.store.tuned import write_tuned
 
 TEMPLATE = """{#---

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+from lab.recorded.run_records import Status
 from lab.runs.shortlist import BEST, as_html, as_text, shortlist, variants_beginning
-from lab.store.model import Status
 
 
 class Cells(HTMLParser):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lab.base.errors import StoreError, UserError
+from lab.recorded.run_records import Status
 from lab.report.render import render
 from lab.runs.compare import compare_folders
 from lab.runs.sides import read_side
 from lab.store import published
-from lab.store.model import Status
 
 
 @pytest.fixture

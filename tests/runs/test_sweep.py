@@ -15,6 +15,7 @@ from lab.experiment.load import load
 from lab.experiment.space import expand
 from lab.experiment.variants import plan
 from lab.gpu.process.cards import Cards, Ran
+from lab.recorded.run_records import Status
 from lab.runs import flow
 from lab.runs.flow import FlowContext
 from lab.runs.observer import SilentObserver
@@ -23,7 +24,6 @@ from lab.runs.sweep import Sweep
 from lab.stages.build import BuildFailure
 from lab.stages.executed import execution
 from lab.store.database import Store
-from lab.store.model import Status
 from lab.toolchain.base import Toolchain
 from lab.toolchain.select import toolchain
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from lab.operators.base import Expected, Inputs, Operator, OtherInputs
+from lab.recorded.run_records import Condition
 from lab.stages import conditions
 from lab.stages.conditions import Judged, other_conditions, other_inputs
 from lab.stages.full_size import SizedLaunches
 from lab.stages.memory import DeviceMemory
 from lab.stages.sequence import LaunchMode, run_sequence
-from lab.store.model import Condition
 from lab.templates.launches import Launch, Launches
 
 SOURCE = """__device__ int calls[4];

@@ -13,6 +13,7 @@ from lab.emulator.results import ExecutedCounts, LineCount, LoopCounts, MemoryCo
 from lab.isa.model import InstructionClass
 from lab.operators.builtin import operator
 from lab.operators.declared.declaration import declare
+from lab.recorded.run_records import Condition
 from lab.stages import emulate as stage
 from lab.stages.emulate import (
     EmulationTask,
@@ -26,7 +27,6 @@ from lab.stages.emulate import (
     unsupported,
 )
 from lab.stages.sequence import run_sequence
-from lab.store.model import Condition
 from lab.templates.launches import Launch, Launches, Workspace
 
 PTX = """.version 8.0

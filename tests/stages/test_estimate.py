@@ -13,6 +13,7 @@ from lab.hardware.latencies import latencies_of
 from lab.hardware.occupancy import occupancy
 from lab.operators.builtin import operator
 from lab.predict.schedulers.estimate import Edges, Pace
+from lab.recorded.run_records import ExecutedLines
 from lab.stages import estimate as stage
 from lab.stages.build import BuildTask, Built, build
 from lab.stages.emulate import EmulationTask, Sample
@@ -26,7 +27,6 @@ from lab.stages.estimate import (
     traffic_of,
     trips_of,
 )
-from lab.store.model import ExecutedLines
 from lab.templates import front_matter as kernels
 from lab.templates.instance import Instance
 from lab.templates.launches import Launches

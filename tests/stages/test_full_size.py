@@ -10,9 +10,9 @@ import pytest
 from lab.emulator.results import Stored
 from lab.operators.declared.declaration import declare
 from lab.operators.indexed import IndexedInputs
+from lab.recorded.run_records import Condition
 from lab.stages import full_size
 from lab.stages.full_size import FullSizeTask, SizedLaunches, execute_full_size, resident_at_once
-from lab.store.model import Condition
 from lab.templates.launches import Launch, Launches
 
 SOURCE = """extern "C" __global__ void copy(float* y, const float* x, long long n) {

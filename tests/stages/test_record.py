@@ -17,8 +17,7 @@ from lab.hardware.gpus import gpu_for
 from lab.hardware.tensormaps import TensorMap
 from lab.isa.mix import Counts
 from lab.measured.timing import CardState, Measurement, Samples, Verification
-from lab.stages import record as records
-from lab.store.model import (
+from lab.recorded.run_records import (
     BuildRecord,
     Condition,
     EmulatedStep,
@@ -28,6 +27,7 @@ from lab.store.model import (
     Suspicion,
     VariantRecord,
 )
+from lab.stages import record as records
 from lab.templates.launches import Launch, Launches
 from lab.toolchain.base import Build, Resources
 

@@ -13,8 +13,7 @@ from written_runs import Make
 from lab.emulator.results import Finding
 from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import Samples
-from lab.store.codec import RUN, VARIANT, record_to_text
-from lab.store.model import (
+from lab.recorded.run_records import (
     Condition,
     EmulationRecord,
     FullSizeRecord,
@@ -23,6 +22,7 @@ from lab.store.model import (
     Suspicion,
     VariantRecord,
 )
+from lab.store.codec import RUN, VARIANT, record_to_text
 
 COMMITTED = sorted(Path(__file__).parents[2].glob("reports/h200/**/provenance.json"))
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from lab.hardware.latencies import NEVER_COMPARED
+from lab.recorded.run_records import VariantRecord
 from lab.store import published
 from lab.store.constants import constants_of, never_compared
-from lab.store.model import VariantRecord
 
 REPORTS = Path(__file__).parents[2] / "reports" / "h200"
 

@@ -13,10 +13,10 @@ from lab.base.errors import StoreError
 from lab.isa.mix import Counts, KernelMix, LoopMix
 from lab.measured.counters import LaunchCounters, Profile
 from lab.measured.timing import CardState, Measurement, Samples, Verification
-from lab.predict.bounds import Bound, Prediction
+from lab.recorded.predictions import Bound, Prediction
+from lab.recorded.run_records import BuildRecord, LaunchRecord, RepeatRecord, RunRecord, Status, VariantRecord
 from lab.store.codec import record_to_json
 from lab.store.database import Store
-from lab.store.model import BuildRecord, LaunchRecord, RepeatRecord, RunRecord, Status, VariantRecord
 from lab.toolchain.base import Resources
 
 COUNTS = Counts(10, {"fma": 4, "ld.shared": 2}, {"FFMA": 4}, 32, 0)

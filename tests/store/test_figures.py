@@ -9,11 +9,18 @@ from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.isa.mix import Counts, KernelMix, LoopMix
 from lab.measured.metrics import DeclaredRate
 from lab.measured.timing import CardState, Kind, Measurement, Merit, Samples
-from lab.predict.bounds import Bound, Prediction
-from lab.predict.schedulers.estimate import Estimate
+from lab.recorded.predictions import Bound, Estimate, Prediction
+from lab.recorded.run_records import (
+    BuildRecord,
+    EmulationRecord,
+    LaunchRecord,
+    RunRecord,
+    Status,
+    StepRecord,
+    VariantRecord,
+)
 from lab.store import figures
 from lab.store.figures import Basis, Response, noise, response_of
-from lab.store.model import BuildRecord, EmulationRecord, LaunchRecord, RunRecord, Status, StepRecord, VariantRecord
 from lab.toolchain.base import Resources
 
 WHOLE = Counts(100, {"fma": 10}, {"FFMA": 10}, 0, 0)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from lab.recorded.run_records import Status, VariantRecord
 from lab.store.memo import remembered, remembering
-from lab.store.model import Status, VariantRecord
 
 ASKED: Counter[str] = Counter()
 

@@ -12,9 +12,9 @@ from planted_tuning import GPU, facts
 
 from lab.base.errors import StoreError
 from lab.measured.timing import Kind, Samples
+from lab.recorded.run_records import RepeatRecord
 from lab.store import published
 from lab.store.database import Store
-from lab.store.model import RepeatRecord
 from lab.store.published import PublishedRun
 from lab.store.schema import SCHEMA
 from lab.store.tuning import TuningStore

@@ -12,10 +12,10 @@ from lab.isa.cfg import control_flow
 from lab.isa.mix import KernelMix, module_mix
 from lab.isa.ptx.module import read_ptx
 from lab.isa.roles import Role, WarpRole, warp_roles
+from lab.recorded.run_records import LaunchRecord, StepRecord
 from lab.runs.sides import read_side
 from lab.store import published
 from lab.store.database import Store
-from lab.store.model import LaunchRecord, StepRecord
 from lab.store.roles import RoleRegisters, registers_by_role, role_registers
 
 REPORTS = Path(__file__).parents[2] / "reports/h200"

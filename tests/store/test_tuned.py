@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from written_runs import run_record, sweep
 
 from lab.base.errors import UserError
-from lab.store.model import Status
+from lab.recorded.run_records import Status
 from lab.store.tuned import (
     TunedSetting,
     TunedSpace,

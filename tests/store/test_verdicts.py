@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lab.emulator.results import Finding
 from lab.isa.model import SourceLocation
-from lab.store.model import Condition, EmulationRecord, FullSizeRecord, Status, Suspicion, VariantRecord
+from lab.recorded.run_records import Condition, EmulationRecord, FullSizeRecord, Status, Suspicion, VariantRecord
 from lab.store.verdicts import EXPLAINED, describe_full_size, group_reasons, summarise_full_size
 
 

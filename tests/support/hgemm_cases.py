@@ -11,8 +11,8 @@ from lab.base.expressions import Scalar
 from lab.emulator.results import FindingKind
 from lab.operators.builtin import operator
 from lab.operators.gemm import GemmProblem
+from lab.recorded.run_records import EmulationRecord
 from lab.stages.emulate import EmulationTask, emulate
-from lab.store.model import EmulationRecord
 from lab.templates import front_matter
 from lab.templates.instance import Instance
 

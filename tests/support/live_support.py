@@ -11,8 +11,8 @@ from rich.console import Console
 
 from lab.cli.live.run_account import RunAccount
 from lab.cli.progress import RunProgress
+from lab.recorded.run_records import VariantRecord
 from lab.stages.build import BuildFailure
-from lab.store.model import VariantRecord
 
 
 class Clock:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from lab.experiment.load import load
 from lab.experiment.space import expand
 from lab.experiment.variants import plan
+from lab.recorded.run_records import VariantRecord
 from lab.runs import flow
 from lab.runs.flow import FlowContext
 from lab.runs.reference import ReferenceVariant
 from lab.stages.build import build, build_task
 from lab.stages.emulate import emulate
-from lab.store.model import VariantRecord
 from lab.toolchain.select import toolchain
 
 

@@ -19,9 +19,9 @@ from lab.isa.classes import classify
 from lab.isa.mix import Counts, KernelMix, LoopMix
 from lab.isa.model import Isa
 from lab.measured.timing import CardState, GpuDescription, Measurement, Samples, Verification
-from lab.predict.bounds import Bound, Prediction
+from lab.recorded.predictions import Bound, Prediction
+from lab.recorded.run_records import BuildRecord, LaunchRecord, RunRecord, Status, VariantRecord
 from lab.store.database import Store
-from lab.store.model import BuildRecord, LaunchRecord, RunRecord, Status, VariantRecord
 from lab.toolchain.base import Resources
 
 N = 4096

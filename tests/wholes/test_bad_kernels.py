@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from run_support import InProcess, without_a_gpu
 
+from lab.recorded.run_records import Status
 from lab.runs.pipeline import RunOptions, run
-from lab.store.model import Status
 
 HEAD = """{#---
 summary: s

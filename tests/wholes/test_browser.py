@@ -8,12 +8,12 @@ import pytest
 from browser_waits import wait_until
 from planted_tuning import GPU, plant
 
+from lab.recorded.run_records import Status
 from lab.report.analysis import analyse, load
 from lab.report.render import render
 from lab.report.tuning.render import render as render_tuning
 from lab.store.database import Store
 from lab.store.figures import ranked, response_of
-from lab.store.model import Status
 from lab.store.tuning import TuningStore
 
 

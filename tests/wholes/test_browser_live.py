@@ -11,7 +11,7 @@ from live_support import begin, build
 
 from lab.cli.live.run_account import RunAccount
 from lab.cli.live.server import LiveServer
-from lab.store.model import Status
+from lab.recorded.run_records import Status
 
 AXE = importlib.util.find_spec("axe_playwright_python")
 FOUND = """async () => (await axe.run("html", { resultTypes: ["violations"] })).violations.map(

@@ -13,11 +13,11 @@ from lab.base.errors import MissingToolError
 from lab.gpu.process.job import JobResult, JobStage, Policy
 from lab.gpu.process.localcards import LocalCards
 from lab.measured.timing import Samples
+from lab.recorded.run_records import Status, VariantRecord
 from lab.report.render import render
 from lab.runs.pipeline import RunOptions, run
 from lab.store.database import Store
 from lab.store.figures import ranked, response_of
-from lab.store.model import Status, VariantRecord
 
 TEMPLATE = """{#---
 summary: s

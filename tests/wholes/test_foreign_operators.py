@@ -11,8 +11,8 @@ import pytest
 from run_support import InProcess, no_report, without_a_gpu
 
 from lab.cli.inspect import variants
+from lab.recorded.run_records import Status
 from lab.runs.pipeline import RunOptions, run
-from lab.store.model import Status
 
 AXPY = (Path(__file__).parents[1] / "support" / "axpy_operator.py").read_text(encoding="utf-8")
 TEMPLATE = """{#---

@@ -3,7 +3,7 @@
 import pytest
 from verdicts import Trial, judge_all
 
-from lab.store.model import Condition, Status
+from lab.recorded.run_records import Condition, Status
 
 SIGNATURE = 'extern "C" __global__ void k('
 INDEX = "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"

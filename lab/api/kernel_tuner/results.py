@@ -9,8 +9,8 @@ from typing import Any, Final
 from lab.base.errors import Location, UserError
 from lab.base.expressions import evaluate
 from lab.base.version import VERSION
+from lab.recorded.run_records import RunRecord, Status, VariantRecord
 from lab.store.figures import Basis, response_of, time_ms
-from lab.store.model import RunRecord, Status, VariantRecord
 
 Metrics = Mapping[str, str | Callable[[dict[str, Any]], Any]]
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 from lab.cli.live.account import Account
 from lab.cli.live.snapshot import Best, Row, Stage
 from lab.measured.standing import baseline_beside, common_baseline, standing
+from lab.predict.variant_scores import lean
+from lab.recorded.run_records import Status, VariantRecord
 from lab.store import figures
 from lab.store.figures import Basis
-from lab.store.model import Status, VariantRecord
-from lab.store.scores import lean
 
 if TYPE_CHECKING:  # the stages take seconds to import
     from lab.experiment.model import Experiment

@@ -10,21 +10,7 @@ from lab.hardware.gpus import Gpu
 from lab.hardware.latencies import SmLatencies
 from lab.predict.schedulers.loop import MainLoop, Traffic, Unit
 from lab.predict.schedulers.simulate import SUB_PARTITIONS, simulate
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """The estimated performance of a kernel on a GPU.
-
-    Attributes:
-        tflops: Throughput in TFLOP/s; an fma counts as two operations.
-        cycles: Cycles of one iteration of the main loop with all resident warps.
-        shares: Shares of the schedulers' cycles by cause (`lab.predict.schedulers.simulate.Cause`).
-    """
-
-    tflops: float
-    cycles: float
-    shares: Mapping[str, float]
+from lab.recorded.predictions import Estimate
 
 
 @dataclass(frozen=True, slots=True)

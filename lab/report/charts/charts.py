@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Final
 
 from lab.measured.timing import Kind, Merit
+from lab.recorded.run_records import Status
 from lab.report.charts import rows as chartdata
 from lab.report.charts import style
 from lab.report.charts.definition import (
@@ -39,7 +40,6 @@ from lab.report.facts.curves import Curve
 from lab.report.facts.effects import Effect, Interaction
 from lab.report.facts.searching import SearchPath
 from lab.store.figures import Basis, Response, column_name
-from lab.store.model import Status
 
 RECORDS: Final = "records"
 """The page's dataset of all variants: a row is a record's cells by their columns' keys."""

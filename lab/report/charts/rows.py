@@ -11,13 +11,13 @@ from statistics import median
 from typing import Final
 
 from lab.measured.timing import Kind, Merit
+from lab.recorded.run_records import RunRecord, VariantRecord
 from lab.report.charts import style
 from lab.report.charts.definition import MOST_LETTERS, Label, Row
 from lab.report.columns import Column
 from lab.report.variant.executed import executed_by_class, threads_of
 from lab.store import figures
 from lab.store.figures import Basis, Response, name_of
-from lab.store.model import RunRecord, VariantRecord
 
 MOST_BARS: Final = 40
 """Most bars of a chart with one bar a variant; the table has every variant."""

@@ -13,6 +13,7 @@ from typing import Final
 from lab.base.errors import UserError
 from lab.hardware.gpus import gpu_for
 from lab.measured.timing import Kind, Merit
+from lab.recorded.run_records import RunRecord, VariantRecord
 from lab.report.charts import rows as chartdata
 from lab.report.charts import style
 from lab.report.charts.charts import COMPARED, RECORDS, hover_names, tips
@@ -34,7 +35,6 @@ from lab.report.columns import Column, Value
 from lab.report.facts.effects import Factor
 from lab.store import figures
 from lab.store.figures import Response, name_of, text
-from lab.store.model import RunRecord, VariantRecord
 
 FEWEST: Final = 2
 """Variants below which a space has nothing to show."""

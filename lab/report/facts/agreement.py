@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from lab.measured.ranks import rank_correlation
+from lab.predict.variant_scores import rate, scores
+from lab.recorded.run_records import VariantRecord
 from lab.store import figures
-from lab.store.model import VariantRecord
-from lab.store.scores import rate, scores
 
 _FEWEST = 4
 """Least number of variants for which a rank correlation is reported."""

@@ -11,16 +11,16 @@ from typing import Final
 from lab.isa.ratios import ratio_that_matters
 from lab.measured.ranks import rank_correlation
 from lab.measured.timing import Kind, Merit
+from lab.predict.time_estimates import SWEEP_ERROR
+from lab.predict.variant_scores import scores
+from lab.recorded.run_records import RunRecord, SearchRecord, Status, VariantRecord
 from lab.report.facts import counted, winners
 from lab.report.facts.agreement import costliest
 from lab.report.facts.effects import factors, main_effects, observations
 from lab.report.facts.lead import lead, nothing_compared
 from lab.store import figures
 from lab.store.constants import never_compared
-from lab.store.estimates import SWEEP_ERROR
 from lab.store.figures import Basis, Response, name_of, percent
-from lab.store.model import RunRecord, SearchRecord, Status, VariantRecord
-from lab.store.scores import scores
 from lab.store.verdicts import group_reasons, summarise_full_size
 
 _TELLING = 0.1

@@ -19,9 +19,9 @@ from typing import Final
 
 from lab.base.warp import WARP_SIZE
 from lab.isa.model import InstructionClass
+from lab.predict.gemm_loops import multiply_adds
+from lab.recorded.run_records import VariantRecord
 from lab.store import figures
-from lab.store.model import VariantRecord
-from lab.store.products import multiply_adds
 
 Pair = tuple[VariantRecord, VariantRecord]
 """A variant, and the one that it is compared with: before and after."""

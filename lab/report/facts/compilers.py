@@ -8,9 +8,9 @@ from statistics import median
 from typing import Final
 
 from lab.isa.mix import Counts
+from lab.recorded.run_records import RunRecord, VariantRecord
 from lab.store import figures
 from lab.store.figures import Response
-from lab.store.model import RunRecord, VariantRecord
 
 MOST_SOURCES: Final = 24
 """Most sources in the table; effects and sentences cover all."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from lab.measured.counters import PIPES, STALLS, Profile
-from lab.store.model import VariantRecord
+from lab.recorded.run_records import VariantRecord
 
 MOST_WAITS: Final = 3
 """Most reasons for waiting that a sentence names."""

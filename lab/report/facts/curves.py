@@ -8,8 +8,8 @@ from statistics import median
 from typing import Final
 
 from lab.measured.timing import Kind, Samples
+from lab.recorded.run_records import RunRecord, VariantRecord
 from lab.store.figures import Response, text
-from lab.store.model import RunRecord, VariantRecord
 
 LEAST_VALUES: Final = 3
 """Least number of values of an axis that make a curve."""

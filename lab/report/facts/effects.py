@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.recorded.run_records import RunRecord, VariantRecord
 from lab.report.columns import Value
 from lab.store.figures import text
-from lab.store.model import RunRecord, VariantRecord
 
 MOST_LEVELS: Final = 24
 """Most values of a factor that gets a chart; a seed or a fine grid has more."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from lab.measured.timing import Kind, Merit
+from lab.recorded.run_records import VariantRecord
 from lab.report.columns import Column
 from lab.report.facts import counted
 from lab.report.facts.curves import Curve
 from lab.store.figures import text
-from lab.store.model import VariantRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ from statistics import median
 from typing import Final
 
 from lab.measured.timing import Kind
+from lab.recorded.run_records import RunRecord, VariantRecord
 from lab.report.columns import Value
 from lab.report.facts.causes import CodeChange, Pair, because, causes
 from lab.report.facts.effects import MOST_LEVELS
 from lab.store import figures
 from lab.store.figures import Basis, Response, name_of, text
-from lab.store.model import RunRecord, VariantRecord
 
 MOST_WORDS: Final = 60
 _LEVELS: Final = 3

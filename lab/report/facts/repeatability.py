@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lab.recorded.run_records import RepeatRecord
 from lab.store.figures import Response, percent
-from lab.store.model import RepeatRecord
 
 
 def sentences(found: RepeatRecord, response: Response) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from lab.recorded.run_records import RunRecord, Status, VariantRecord
 from lab.store.figures import Basis, Response, by_problem, name_of, response_of
-from lab.store.model import RunRecord, Status, VariantRecord
 
 BEST: Final = "best so far"
 MEASURED: Final = "measured"

@@ -10,10 +10,10 @@ from typing import Final
 
 from lab.measured.counters import Profile
 from lab.predict.schedulers.simulate import Cause
+from lab.recorded.run_records import VariantRecord
 from lab.report.facts.agreement import loss
 from lab.report.facts.counted import busiest, words
 from lab.store import figures
-from lab.store.model import VariantRecord
 
 MOST: Final = 6
 """Most variants that the page shows."""

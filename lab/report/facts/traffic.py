@@ -15,9 +15,9 @@ from typing import Final
 
 from lab.measured.baselines import declared_bytes
 from lab.measured.timing import Kind, Merit
+from lab.recorded.run_records import RunRecord, VariantRecord
 from lab.store import figures
 from lab.store.figures import Response, name_of
-from lab.store.model import RunRecord, VariantRecord
 
 _ALIKE: Final = 1.02
 """Traffic that differs by a smaller factor is the same: a column of row sums beside a matrix."""

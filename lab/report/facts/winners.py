@@ -12,11 +12,11 @@ from statistics import median
 from typing import Final
 
 from lab.measured.timing import Kind
+from lab.recorded.run_records import RunRecord, VariantRecord
 from lab.report.columns import Column, Value
 from lab.report.registry import errors
 from lab.store import figures
 from lab.store.figures import Basis, Response, name_of, percent
-from lab.store.model import RunRecord, VariantRecord
 
 MOST_SENTENCES: Final = 4
 """Most problems that get a sentence each; with more, the opening has a summary and the page a table."""

@@ -20,6 +20,7 @@ from markupsafe import Markup
 from lab.base.files import write_atomically
 from lab.base.folder import Folder
 from lab.measured.timing import CardState, Kind
+from lab.recorded.run_records import Status, VariantRecord
 from lab.report.analysis import Analysis
 from lab.report.aside import HERE, Aside
 from lab.report.charts import rows as chartdata
@@ -34,7 +35,6 @@ from lab.report.variant.faults import findings_of
 from lab.report.variant.listings import FILES, Packed, highlight_yaml, opcode_classes, pack, pack_variants, unpack
 from lab.store.database import Store, variant_folder
 from lab.store.figures import by_problem, ranked
-from lab.store.model import Status, VariantRecord
 from lab.toolchain.cache import default_folder
 
 TEMPLATE: Final = "page/page.html.j2"

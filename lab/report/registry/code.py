@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from lab.measured.timing import Kind
+from lab.recorded.run_records import VariantRecord
 from lab.report.columns import Column, Getter
 from lab.report.registry.getters import built, card, hot, timed
 from lab.store import figures
-from lab.store.model import VariantRecord
 from lab.store.roles import RoleRegisters, registers_by_role, role_registers
 
 S, P, M = Kind.STATIC, Kind.PREDICTED, Kind.MEASURED

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from lab.measured.timing import Kind
+from lab.recorded.run_records import VariantRecord
 from lab.report.columns import Column
 from lab.report.registry.getters import timed
-from lab.store.model import VariantRecord
 
 OWN: Final = "max_error"
 """Name of the column of the variant's own error."""

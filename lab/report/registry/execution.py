@@ -7,12 +7,12 @@ from typing import Final
 
 from lab.measured.counters import PIPES
 from lab.measured.timing import Kind
+from lab.recorded.run_records import VariantRecord
 from lab.report.columns import Column
 from lab.report.facts import counted
 from lab.report.registry.getters import conflicts, executed, executed_share, profiled, sectors, traffic
 from lab.report.variant.executed import executed_by_class
 from lab.store import figures
-from lab.store.model import VariantRecord
 from lab.store.tensor import TensorFigures, tensor_figures
 
 P, E, M = Kind.PREDICTED, Kind.EMULATED, Kind.MEASURED

@@ -9,9 +9,9 @@ from lab.isa.mix import Counts
 from lab.isa.model import Isa
 from lab.measured.counters import Profile
 from lab.measured.timing import CardState, Measurement
+from lab.recorded.run_records import BuildRecord, VariantRecord
 from lab.report.columns import Getter, Value
 from lab.store import figures
-from lab.store.model import BuildRecord, VariantRecord
 
 
 def built(getter: Callable[[BuildRecord], Value]) -> Getter:

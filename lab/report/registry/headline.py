@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 from lab.measured.timing import Kind, Samples
+from lab.recorded.run_records import VariantRecord
 from lab.report.columns import Column
 from lab.report.facts.agreement import loss
 from lab.report.registry.getters import built, hot, timed
 from lab.store import figures
-from lab.store.model import VariantRecord
 
 S, P, M = Kind.STATIC, Kind.PREDICTED, Kind.MEASURED
 

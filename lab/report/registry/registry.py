@@ -9,6 +9,9 @@ from typing import Final
 from lab.isa.ratios import ratio_that_matters
 from lab.measured.metrics import DeclaredFigure
 from lab.measured.timing import Kind, Measurement, Merit
+from lab.predict.time_estimates import TimeEstimate, estimates
+from lab.predict.variant_scores import rate, scores
+from lab.recorded.run_records import RepeatRecord, RunRecord, VariantRecord
 from lab.report.columns import Column
 from lab.report.registry import errors
 from lab.report.registry.code import CODE
@@ -17,10 +20,7 @@ from lab.report.registry.getters import timed
 from lab.report.registry.headline import HEADLINE, IDENTITY
 from lab.store import figures
 from lab.store.constants import constants_of
-from lab.store.estimates import TimeEstimate, estimates
 from lab.store.figures import Basis, Response
-from lab.store.model import RepeatRecord, RunRecord, VariantRecord
-from lab.store.scores import rate, scores
 
 
 def _in_unit(column: Column, unit: str) -> Column:

@@ -7,8 +7,8 @@ from itertools import groupby
 from typing import Final
 
 from lab.base.errors import UserError
+from lab.recorded.run_records import VariantRecord
 from lab.report.charts import style
-from lab.store.model import VariantRecord
 from lab.templates.mapping.model import ThreadMapping
 from lab.templates.mapping.text import parse
 

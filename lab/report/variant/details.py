@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from lab.base.expressions import Scalar
 from lab.emulator.results import MemoryCount
 from lab.isa.mix import Counts, KernelMix
+from lab.recorded.run_records import LaunchRecord, VariantRecord
 from lab.report.facts import counted
 from lab.report.variant.accessmap import access_maps
 from lab.report.variant.executed import difference, executed_loops, line_notes, mix_tables
 from lab.report.variant.faults import findings_of, marked_lines
-from lab.store.model import LaunchRecord, VariantRecord
 from lab.store.roles import registers_by_role
 from lab.store.verdicts import describe_full_size
 

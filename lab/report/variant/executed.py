@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from lab.base.warp import WARP_SIZE
 from lab.emulator.results import MemoryCount
 from lab.isa.mix import KernelMix, LoopMix
+from lab.recorded.run_records import EmulationRecord, VariantRecord
 from lab.report.charts import style
 from lab.store.figures import hot_counts
-from lab.store.model import EmulationRecord, VariantRecord
 
 
 def threads_of(done: EmulationRecord) -> int:

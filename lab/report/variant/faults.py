@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 from lab.emulator.results import Access, Finding
 from lab.isa.model import SourceLocation
-from lab.store.model import Suspicion, VariantRecord
+from lab.recorded.run_records import Suspicion, VariantRecord
 
 
 def findings_of(record: VariantRecord) -> list[dict[str, object]]:

@@ -24,13 +24,13 @@ from pygments.lexers import CudaLexer, PythonLexer, YamlLexer
 from lab.base.folder import Folder
 from lab.isa.classes import classify
 from lab.isa.mix import KernelMix
+from lab.recorded.run_records import VariantRecord
 from lab.report.aside import HERE, Aside
 from lab.report.variant import sasstext
 from lab.report.variant.details import variant_detail
 from lab.report.variant.faults import marked_lines
 from lab.report.variant.places import LINES, sass_places, source_number, text_of
 from lab.store.database import PROVENANCE, Store
-from lab.store.model import VariantRecord
 
 BUDGET: Final = 3_000_000
 """Most bytes of embedded texts, so that a page stays under 10 MB whatever the size of the run."""

@@ -15,7 +15,7 @@ from lab.base.warp import SECTOR_BYTES, WARP_SIZE
 from lab.hardware.calibration import CONSTANTS, Calibration, MeasuredConstant
 from lab.hardware.gpus import Architecture, architecture_for
 from lab.measured.timing import GpuDescription
-from lab.store.model import VariantRecord
+from lab.recorded.run_records import VariantRecord
 
 _MAD, _SPECIAL, _CONVERT, _DOUBLE, _SHARED = 1, 3, 5, 6, 7
 _FMA = 0

@@ -9,9 +9,9 @@ import pytest
 
 from lab.api.kernel_tuner.results import best, results
 from lab.base.errors import UserError
+from lab.recorded.run_records import Status
 from lab.store import figures
 from lab.store.figures import response_of
-from lab.store.model import Status
 
 
 def returned(store, metrics=None, records=None):

@@ -12,8 +12,8 @@ from lab.cli.live import run_account
 from lab.cli.live.run_account import RunAccount
 from lab.cli.live.snapshot import Phase, Stage
 from lab.measured.timing import Samples
+from lab.recorded.run_records import Status
 from lab.store import figures
-from lab.store.model import Status
 
 
 @pytest.fixture

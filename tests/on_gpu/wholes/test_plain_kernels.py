@@ -12,7 +12,7 @@ import pytest
 from plain_files import FILES, write
 
 import lab
-from lab.store.model import Status
+from lab.recorded.run_records import Status
 
 pytestmark = pytest.mark.gpu
 

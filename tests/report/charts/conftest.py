@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from lab.measured.timing import Samples
+from lab.recorded.run_records import RunRecord, VariantRecord
 from lab.report.analysis import Analysis, analyse
 from lab.report.charts import vega
 from lab.store.database import Store
-from lab.store.model import RunRecord, VariantRecord
 
 SIZES = (256, 512, 1024)
 TIMES = ((1.0, 2.0), (1.0, 0.5), (3.0, 0.5))

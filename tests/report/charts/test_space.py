@@ -12,6 +12,7 @@ from narrowing import as_
 
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.measured.timing import Merit
+from lab.recorded.run_records import EmulationRecord
 from lab.report.charts import png, space, vega
 from lab.report.charts.definition import Parallel, Relative, Scatter
 from lab.report.charts.space import (
@@ -26,7 +27,6 @@ from lab.report.charts.space import (
 )
 from lab.report.facts.effects import factors
 from lab.store.figures import response_of
-from lab.store.model import EmulationRecord
 
 
 def executed(record, fma, moved, **classes):

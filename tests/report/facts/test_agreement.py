@@ -8,14 +8,14 @@ import pytest
 from narrowing import as_
 
 from lab.measured.timing import Kind, Samples
-from lab.predict.schedulers.estimate import Estimate
+from lab.predict.variant_scores import scores
+from lab.recorded.predictions import Estimate
 from lab.report.facts.agreement import agreement, agreements, loss
 from lab.report.facts.answer import answer
 from lab.report.render import render
 from lab.report.variant.details import variant_detail
 from lab.runs.sides import read_side
 from lab.store.figures import Basis, estimated, response_of
-from lab.store.scores import scores
 
 COUNTED = Path(__file__).parents[3] / "reports/h200/hgemm_counters"
 """Variants that were executed on the CPU and measured."""

@@ -9,6 +9,7 @@ from narrowing import known
 from scipy import stats
 
 from lab.emulator.results import ExecutedCounts, MemoryCount
+from lab.recorded.run_records import EmulationRecord, Status
 from lab.report.facts.answer import answer, correlate, mapped, tally
 from lab.store.figures import (
     emulated_conflicts,
@@ -20,7 +21,6 @@ from lab.store.figures import (
     ranked,
     response_of,
 )
-from lab.store.model import EmulationRecord, Status
 
 
 def opening(store):

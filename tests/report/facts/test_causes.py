@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from lab.emulator.results import ExecutedCounts, MemoryCount
+from lab.recorded.run_records import EmulationRecord
 from lab.report.facts.causes import BLOCKS, MOST, because, causes, change
-from lab.store.model import EmulationRecord
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import pytest
 from written_runs import failed, ladder, run_record, sweep, write
 
 from lab.measured.timing import Samples
+from lab.recorded.run_records import Status
 from lab.report.facts.compilers import MOST_SOURCES, compilers
 from lab.report.render import render
 from lab.store.figures import response_of
-from lab.store.model import Status
 
 OLD, NEW = "nvrtc 11.8.89", "nvrtc 13.5.37"
 

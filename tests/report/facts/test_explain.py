@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.measured.counters import LaunchCounters, Profile
 from lab.measured.timing import Kind, Merit, Samples
+from lab.recorded.run_records import EmulatedStep, EmulationRecord, LaunchRecord
 from lab.report.facts.curves import curve
 from lab.report.facts.explain import explain, ranges
 from lab.report.registry.registry import columns_for
 from lab.report.render import render
 from lab.store.figures import response_of
-from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord
 
 
 def emulation(bytes_needed, sectors, special):

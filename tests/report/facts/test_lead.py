@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from lab.measured.timing import Samples
+from lab.predict.variant_scores import lean
+from lab.recorded.run_records import Status
 from lab.report.facts.lead import MOST_WORDS, asked, kernel_steps, lead, parameter_effects
 from lab.store import published
 from lab.store.figures import response_of
-from lab.store.model import Status
-from lab.store.scores import lean
 
 H200 = Path(__file__).parents[3] / "reports" / "h200"
 COMMITTED = sorted(path.parent for path in H200.glob(f"**/{published.RECORDS}"))

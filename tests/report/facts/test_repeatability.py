@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from lab.measured.timing import Kind
+from lab.recorded.run_records import RepeatedFigure, RepeatRecord
 from lab.report.facts import repeatability
 from lab.store.figures import Basis, Response
-from lab.store.model import RepeatedFigure, RepeatRecord
 
 MEASURED = Response(Basis.MEASURED, "measured_tflops", "throughput")
 FIGURE = RepeatedFigure("throughput", Kind.MEASURED, 24, 0, 0.0012, 0.031, -0.05, "abc", -0.001)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from written_runs import run_record, sweep
 
+from lab.recorded.run_records import SearchRecord, Status
 from lab.report.charts.charts import search_chart
 from lab.report.facts.answer import searched
 from lab.report.facts.searching import BEST, LUCKY, MEASURED, PREDICTED, RANDOM, search_path
 from lab.store.figures import response_of
-from lab.store.model import SearchRecord, Status
 
 
 @pytest.fixture

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from narrowing import as_
 
 from lab.measured.counters import STALLS, LaunchCounters, Profile
-from lab.predict.schedulers.estimate import Estimate
 from lab.predict.schedulers.simulate import Cause
+from lab.recorded.predictions import Estimate
+from lab.recorded.run_records import Status
 from lab.report.facts import counted
 from lab.report.facts.answer import answer
 from lab.report.facts.strays import CAUSES, ISSUING, MOST, missing, strays
 from lab.report.render import render
 from lab.report.variant.details import variant_detail
 from lab.store.figures import response_of
-from lab.store.model import Status
 
 
 def profile(issue, /, **stalls):

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from lab.measured.timing import Merit, Samples
+from lab.recorded.run_records import LaunchRecord, StepRecord
 from lab.report.analysis import analyse
 from lab.report.facts.traffic import declared_traffic, gains, sentences
 from lab.store.figures import response_of
-from lab.store.model import LaunchRecord, StepRecord
 
 GRID = LaunchRecord((1, 1, 1), (32, 1, 1), 0)
 ROWS, SHORT, LONG = 4096, 1024, 2048

@@ -10,12 +10,12 @@ from itertools import product
 import pytest
 
 from lab.measured.timing import Samples
+from lab.recorded.run_records import Status
 from lab.report.facts.answer import answer
 from lab.report.facts.winners import MOST_SENTENCES, table
 from lab.report.registry.registry import columns_for
 from lab.report.render import render
 from lab.store.figures import response_of
-from lab.store.model import Status
 
 HOSTILE = "<b>n</b>"
 

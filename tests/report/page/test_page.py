@@ -10,9 +10,9 @@ from pages import Page, read_page, unpack
 
 from lab.emulator.results import Finding
 from lab.measured.timing import CardState
+from lab.recorded.run_records import Condition, EmulationRecord, RepeatRecord, Status, Suspicion
 from lab.report.page.page import LOG_LINES, MOST_LOGS, environment, vega
 from lab.report.render import render
-from lab.store.model import Condition, EmulationRecord, RepeatRecord, Status, Suspicion
 
 FILES = {"kernel.cu", "kernel.ptx", "kernel.sass", "build.log", "provenance.json"}
 

@@ -8,6 +8,7 @@ import pytest
 from written_runs import variant
 
 from lab.measured.timing import Verification
+from lab.recorded.run_records import Status, VariantRecord
 from lab.report.facts.winners import telling_columns
 from lab.report.registry import errors
 from lab.report.registry.code import CODE
@@ -15,7 +16,6 @@ from lab.report.registry.execution import EXECUTION
 from lab.report.registry.headline import HEADLINE
 from lab.report.render import render
 from lab.store.figures import response_of
-from lab.store.model import Status, VariantRecord
 
 RECORD, _ = variant("tiled", {"unroll": 1}, "unroll=1", 64, 4, 9, 0.8, measured=True)
 

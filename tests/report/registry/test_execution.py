@@ -10,8 +10,8 @@ from written_runs import variant
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.measured.counters import LaunchCounters, Profile
 from lab.measured.timing import Verification
+from lab.recorded.run_records import Condition, EmulatedStep, EmulationRecord, LaunchRecord, Suspicion, VariantRecord
 from lab.report.registry.execution import EXECUTION
-from lab.store.model import Condition, EmulatedStep, EmulationRecord, LaunchRecord, Suspicion, VariantRecord
 
 COLUMNS = {(column.name, column.kind): column for column in EXECUTION}
 BY_NAME = {column.name: column for column in EXECUTION}

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from written_runs import variant
 
+from lab.recorded.run_records import Status
 from lab.report.registry.getters import built, card, executed, hot, profiled, timed, traffic
-from lab.store.model import Status
 
 RECORD, _ = variant("tiled", {"unroll": 1}, "unroll=1", 64, 4, 9, 0.8, measured=True)
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from written_runs import variant
 
 from lab.measured.timing import Samples
+from lab.recorded.run_records import Status, VariantRecord
 from lab.report.columns import Value
 from lab.report.registry.headline import HEADLINE, IDENTITY
-from lab.store.model import Status, VariantRecord
 
 COLUMNS = {column.name: column for column in (*IDENTITY, *HEADLINE)}
 RECORD, _ = variant("tiled", {"unroll": 1}, "unroll=1", 64, 4, 9, 0.8, measured=True)

@@ -10,8 +10,7 @@ from narrowing import as_
 
 from lab.isa.roles import Role, WarpRole
 from lab.measured.timing import Samples
-from lab.report.variant.details import variant_detail
-from lab.store.model import (
+from lab.recorded.run_records import (
     Condition,
     EmulationRecord,
     FullSizeRecord,
@@ -20,6 +19,7 @@ from lab.store.model import (
     StepRecord,
     Suspicion,
 )
+from lab.report.variant.details import variant_detail
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from dataclasses import replace
 import pytest
 
 from lab.isa.model import SourceLocation
+from lab.recorded.run_records import Condition, Suspicion
 from lab.report.variant.faults import findings_of, marked_lines
 from lab.store.database import Store
-from lab.store.model import Condition, Suspicion
 
 
 @pytest.fixture(scope="session")

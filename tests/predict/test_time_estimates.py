@@ -6,10 +6,10 @@ import pytest
 
 from lab.emulator.results import ExecutedCounts
 from lab.isa.model import InstructionClass
-from lab.predict.schedulers.estimate import Estimate
-from lab.store.estimates import COUNTS, SCHEDULERS, SWEEP_ERROR, TimeEstimate, cannot_tell, estimates
-from lab.store.model import EmulationRecord, Status
-from lab.store.scores import scores
+from lab.predict.time_estimates import COUNTS, SCHEDULERS, SWEEP_ERROR, TimeEstimate, cannot_tell, estimates
+from lab.predict.variant_scores import scores
+from lab.recorded.predictions import Estimate
+from lab.recorded.run_records import EmulationRecord, Status
 
 
 def with_estimate(record, tflops=1.0):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from lab.emulator.results import ReuseCount
-from lab.store.caches import Residence, fetched, missed
+from lab.predict.caches import Residence, fetched, missed
 
 # 100 sectors, 60 of them read again: 40 at most four lines later, 20 at nine to sixteen
 COUNTED = ReuseCount(

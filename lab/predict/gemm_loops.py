@@ -18,7 +18,7 @@ from lab.isa.matrix import WARPS_OF_A_GROUP, matrix_product
 from lab.isa.mix import KernelMix, LoopMix
 from lab.isa.model import InstructionClass as C
 from lab.predict.work import Ring
-from lab.store.model import EmulatedStep
+from lab.recorded.run_records import EmulatedStep
 
 _NONE: Final = MemoryCount()
 _ACCESSES: Final = {

@@ -9,8 +9,8 @@ import pytest
 from lab.emulator.results import ExecutedCounts
 from lab.isa.mix import Counts, LoopMix
 from lab.isa.model import InstructionClass
-from lab.store.expansion import expansion, expansions, hot_passes
-from lab.store.model import EmulatedStep, LaunchRecord
+from lab.predict.expansion import expansion, expansions, hot_passes
+from lab.recorded.run_records import EmulatedStep, LaunchRecord
 
 
 def test_an_instruction_that_ptxas_expands_counts_as_what_it_becomes(make):

@@ -8,8 +8,8 @@ from lab.emulator.results import Finding, FindingKind
 from lab.isa.mix import Counts, KernelMix
 from lab.measured.metrics import DeclaredRate
 from lab.measured.timing import CardState, Measurement, Merit, Samples, Verification
-from lab.predict.bounds import Bound, Prediction
-from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, Status, StepRecord, VariantRecord
+from lab.recorded.predictions import Bound, Prediction
+from lab.recorded.run_records import EmulatedStep, EmulationRecord, LaunchRecord, Status, StepRecord, VariantRecord
 
 COUNTS = Counts(10, {"fma": 4}, {"FFMA": 4}, 32, 0)
 LAUNCH = LaunchRecord((1, 1, 1), (32, 1, 1), 0)

@@ -16,7 +16,7 @@ from lab.base.warp import WARP_SIZE
 from lab.emulator.results import ExecutedCounts
 from lab.isa.mix import ANCHORS, BODY, KEPT, KernelMix, LoopMix, WarpChain, likeness
 from lab.isa.model import InstructionClass
-from lab.store.model import EmulatedStep, LaunchRecord
+from lab.recorded.run_records import EmulatedStep, LaunchRecord
 
 _ALIKE: Final = 0.9
 """Likeness of two loops side by side of which one is the remainder of the other."""

@@ -6,9 +6,9 @@ import pytest
 
 from lab.emulator.results import ExecutedCounts
 from lab.measured.timing import Merit
-from lab.store.curves import resized_counts
-from lab.store.growth import Growth, counted, declared, works
-from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, SampleRecord
+from lab.predict.count_curves import resized_counts
+from lab.predict.scaling import Growth, counted, declared, works
+from lab.recorded.run_records import EmulatedStep, EmulationRecord, LaunchRecord, SampleRecord
 
 
 @pytest.fixture

@@ -9,9 +9,7 @@ from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.hardware.gpus import gpu_for
 from lab.measured.timing import Merit
 from lab.predict.score import KernelScore, score
-from lab.store.figures import Basis, response_of, tied_with_best
-from lab.store.model import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord, SampleRecord, Status
-from lab.store.scores import (
+from lab.predict.variant_scores import (
     _beyond,
     _growths,
     _launch,
@@ -24,6 +22,8 @@ from lab.store.scores import (
     scores,
     scores_of_problem,
 )
+from lab.recorded.run_records import EmulatedStep, EmulationRecord, ExecutedLines, LaunchRecord, SampleRecord, Status
+from lab.store.figures import Basis, response_of, tied_with_best
 
 SMALL, LARGE = (4, 1, 1), (4096, 1, 1)
 

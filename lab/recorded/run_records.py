@@ -14,8 +14,7 @@ from lab.measured.cards import CardRecord
 from lab.measured.counters import Profile
 from lab.measured.metrics import DeclaredFigure, DeclaredRate
 from lab.measured.timing import GpuDescription, Kind, Measurement, Merit, Verification
-from lab.predict.bounds import Prediction
-from lab.predict.schedulers.estimate import Estimate
+from lab.recorded.predictions import Estimate, Prediction
 from lab.toolchain.base import Resources
 
 

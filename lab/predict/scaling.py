@@ -4,8 +4,8 @@ Where throughput counts operations, these say it. Else the least bytes of the pr
 half of a size shows that instructions grow faster than bytes (`EmulationRecord.growth`): a row of attention reads all
 keys, so that twice the queries and twice the keys are four times the work on twice the bytes.
 
-Where the CPU executed three sizes or more, curves through their counts (`lab.store.curves`) come first: what a block
-does once and what it does for each step add up, and no power of the size describes the sum.
+Where the CPU executed three sizes or more, curves through their counts (`lab.predict.count_curves`) come first: what a
+block does once and what it does for each step add up, and no power of the size describes the sum.
 
 Threads beyond the data either leave at once, so that the instructions of all threads grow by whole powers of the
 sizes; or they compute something that nobody keeps, so that those of a block do, and the grids at both sizes say how
@@ -23,8 +23,8 @@ from typing import Final
 
 from lab.base.expressions import Scalar
 from lab.measured.timing import Merit
-from lab.store.curves import FIGURES, CountsBySize, figure_of, follows_blocks, resized_counts
-from lab.store.model import LaunchRecord, VariantRecord
+from lab.predict.count_curves import FIGURES, CountsBySize, figure_of, follows_blocks, resized_counts
+from lab.recorded.run_records import LaunchRecord, VariantRecord
 
 _REGULAR: Final = 0.1
 """How far a power may lie from a whole number: what a block does once, and tiles filled in part, shift it so much."""

@@ -9,8 +9,8 @@ import pytest
 from lab.emulator.results import ExecutedCounts
 from lab.isa.mix import BODY, Counts, KernelMix, LoopMix, WarpChain
 from lab.isa.model import Isa
-from lab.store.chains import Scaling, counterpart, local_requests, long_code, warp_chain, warps_of
-from lab.store.model import EmulatedStep, LaunchRecord
+from lab.predict.executed_chains import Scaling, counterpart, local_requests, long_code, warp_chain, warps_of
+from lab.recorded.run_records import EmulatedStep, LaunchRecord
 
 LAUNCH = LaunchRecord((10, 1, 1), (64, 1, 1), 0)
 WARPS = 20

@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from lab.base.expressions import Scalar
-from lab.store.model import EmulatedStep, ResizedCounts
+from lab.recorded.run_records import EmulatedStep, ResizedCounts
 
 _EXACT: Final = 1e-3
 """How far the terms of a count may lie from it at any size, as a share of it."""

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from lab.emulator.results import ExecutedCounts
-from lab.store.curves import CountsBySize, fitted, follows_blocks, is_open, resized_counts
-from lab.store.model import EmulatedStep, LaunchRecord
+from lab.predict.count_curves import CountsBySize, fitted, follows_blocks, is_open, resized_counts
+from lab.recorded.run_records import EmulatedStep, LaunchRecord
 
 FORMS = {
     "constant": lambda n: 700,

@@ -16,8 +16,8 @@ from typing import Final
 
 from lab.isa.model import InstructionClass
 from lab.predict.score import KernelScore
-from lab.store.model import Status, VariantRecord
-from lab.store.scores import scores
+from lab.predict.variant_scores import scores
+from lab.recorded.run_records import Status, VariantRecord
 
 SCHEDULERS: Final = "model of the schedulers"
 COUNTS: Final = "counted work"

@@ -5,7 +5,7 @@ executed in loops also with the work that each block has, by a factor that all c
 sizes were executed: the least ``work ratio / block ratio`` among them, and of matrix products no more than k grows.
 Such kernels compute whole tiles, also where the small problem fills them only in part, and whole steps along k.
 
-Of matrix products, the hot loop is the one along k (`lab.store.products`), and loops outside of it that store to
+Of matrix products, the hot loop is the one along k (`lab.predict.gemm_loops`), and loops outside of it that store to
 global memory make results: they grow with the tiles. A loop over tiles around it belongs to blocks that stay.
 
 There, asynchronous copies before a loop that asks for more of them fill the first stages of a ring. They grow as the
@@ -18,8 +18,8 @@ Where the blocks grow by less than a quarter of the work and the GPU holds them 
 loops grow with the work and the rest with the blocks. Where throughput counts operations and the hot loop is in another
 loop, less than half is enough; the hot loop grows with the work, and loops around it, which go from tile to tile, by as
 much less as the factor above says. Matrix products grow with the work in whatever loop they stand, since specialised
-warps may have a loop each. How the work grows stands in `lab.store.growth`. Where it knows how the hot loop, the other
-loops and the rest grow each, they grow so.
+warps may have a loop each. How the work grows stands in `lab.predict.scaling`. Where it knows how the hot loop, the
+other loops and the rest grow each, they grow so.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from lab.base.collecting import uncollected
 from lab.base.expressions import Scalar
 from lab.base.warp import LINE_BYTES, SECTOR_BYTES, WARP_SIZE
 from lab.emulator.results import ExecutedCounts, MemoryCount
@@ -41,16 +40,10 @@ from lab.isa.matrix import matrix_product
 from lab.isa.mix import KernelMix
 from lab.isa.model import InstructionClass as C
 from lab.measured.timing import Merit
-from lab.predict.bounds import Prediction
-from lab.predict.score import KernelScore, score
-from lab.predict.work import LaunchWork, Spilled
-from lab.store.caches import Residence, fetched
-from lab.store.chains import Scaling, counterpart, local_requests, long_code, warp_chain, warps_of
-from lab.store.database import Store
-from lab.store.expansion import AS_PTX, Expansions, expansions, hot_passes
-from lab.store.growth import Parts, declared, works
-from lab.store.model import EmulatedStep, EmulationRecord, LaunchRecord, VariantRecord
-from lab.store.products import (
+from lab.predict.caches import Residence, fetched
+from lab.predict.executed_chains import Scaling, counterpart, local_requests, long_code, warp_chain, warps_of
+from lab.predict.expansion import AS_PTX, Expansions, expansions, hot_passes
+from lab.predict.gemm_loops import (
     Copies,
     awaited_share,
     both_sides,
@@ -67,6 +60,11 @@ from lab.store.products import (
     tiles_grown,
     with_loop_along_k,
 )
+from lab.predict.scaling import Parts, declared, works
+from lab.predict.score import KernelScore, score
+from lab.predict.work import LaunchWork, Spilled
+from lab.recorded.predictions import Prediction
+from lab.recorded.run_records import EmulatedStep, EmulationRecord, LaunchRecord, VariantRecord
 from lab.toolchain.base import Resources
 
 _PERSISTENT: Final = 0.25
@@ -270,16 +268,6 @@ def lean(record: VariantRecord) -> VariantRecord:
         hot = steps[0].hot_loop if hot == steps[0].hot_loop else hot
     kept = replace(done, lines=(), launches=steps, executed=executed, hot_loop=hot, sample=sample)
     return replace(record, emulation=kept)
-
-
-def lean_records(store: Store) -> tuple[VariantRecord, ...]:
-    """Every finished record of a run directory, in the experiment's order, each as `lean` returns it.
-
-    Raises:
-        StoreError: One cannot be read.
-    """
-    with uncollected():
-        return tuple(map(lean, store.each()))
 
 
 def _lean_steps(steps: Iterable[EmulatedStep]) -> tuple[EmulatedStep, ...]:

@@ -8,8 +8,8 @@ from typing import Final
 from lab.emulator.results import ExecutedCounts
 from lab.isa.mix import ANCHORS, KEPT, Counts, KernelMix
 from lab.isa.model import InstructionClass as C
-from lab.store.chains import warps_of
-from lab.store.model import EmulatedStep
+from lab.predict.executed_chains import warps_of
+from lab.recorded.run_records import EmulatedStep
 
 _MOST: Final = 8.0
 """Factor beyond which two texts are not the same code."""

@@ -8,8 +8,7 @@ import pytest
 
 from lab.emulator.results import ExecutedCounts, MemoryCount
 from lab.isa.mix import Counts, KernelMix, LoopMix
-from lab.store.model import EmulatedStep, LaunchRecord
-from lab.store.products import (
+from lab.predict.gemm_loops import (
     Copies,
     awaited_share,
     both_sides,
@@ -25,6 +24,7 @@ from lab.store.products import (
     tiles_grown,
     with_loop_along_k,
 )
+from lab.recorded.run_records import EmulatedStep, LaunchRecord
 
 LAUNCH = LaunchRecord((2, 1, 1), (128, 1, 1), 98304)
 WGMMA = "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16"

@@ -1,0 +1,1 @@
+"""The records of variants and runs: frozen values that models and reports read and `store/` keeps."""
