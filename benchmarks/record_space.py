@@ -26,8 +26,8 @@ from recorded_space import FOLDER, RecordedSpace, RecordedVariant, read, write  
 from lab.experiment.load import load
 from lab.recorded.run_records import VariantRecord
 from lab.runs.pipeline import RunOptions, RunOutcome, run
-from lab.runs.prior import known_before
 from lab.runs.services import Services
+from lab.search.prior import known_before
 from lab.store.figures import estimated, predicted, scored
 
 EXPERIMENTS: Final = Path(__file__).parents[1] / "experiments" / "spaces"

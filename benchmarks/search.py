@@ -33,16 +33,16 @@ from typing import Final
 from record_space import HELD_OUT  # the modules beside this one
 from recorded_space import FOLDER, RecordedSpace, read
 
-from lab.search import local, model
+from lab.search import local, surrogate_model
 from lab.search.search import Moves, Search
-from lab.search.space import Place, SearchAxis, SearchSpace
+from lab.search.search_space import Place, SearchAxis, SearchSpace
 
 COVERED: Final = 0.95
 NEAR: Final = (0.05, 0.01)
 
 MOST_EVALUATIONS: Final = 1000
 
-Start = Callable[[SearchSpace, random.Random, model.Prior], Moves]
+Start = Callable[[SearchSpace, random.Random, surrogate_model.Prior], Moves]
 
 STRATEGIES: Final[Mapping[str, Start]] = {
     "random": lambda space, rng, _: local.at_random(space, rng),
@@ -50,9 +50,9 @@ STRATEGIES: Final[Mapping[str, Start]] = {
     "genetic": lambda space, rng, _: local.genetic(space, rng),
     "differential evolution": lambda space, rng, _: local.differential_evolution(space, rng),
     "tabu with grey wolf": lambda space, rng, _: local.tabu_greywolf(space, rng),
-    "surrogate": lambda space, rng, _: model.surrogate(space, rng),
-    "prior order": lambda space, rng, prior: model.in_order(space, rng, prior=prior),
-    "surrogate with prior": lambda space, rng, prior: model.surrogate(space, rng, prior=prior),
+    "surrogate": lambda space, rng, _: surrogate_model.surrogate(space, rng),
+    "prior order": lambda space, rng, prior: surrogate_model.in_order(space, rng, prior=prior),
+    "surrogate with prior": lambda space, rng, prior: surrogate_model.surrogate(space, rng, prior=prior),
 }
 WITH_PRIOR: Final = ("prior order", "surrogate with prior")
 
@@ -69,7 +69,7 @@ class Replayed:
 
     space: SearchSpace
     ms: Mapping[Place, float]
-    prior: model.Prior | None
+    prior: surrogate_model.Prior | None
 
 
 def replayed(recorded: RecordedSpace) -> Replayed:
@@ -85,7 +85,7 @@ def replayed(recorded: RecordedSpace) -> Replayed:
         if guess:
             costs[place] = math.log(guess)
             facts[place] = tuple(math.log1p(float(one.facts.get(name, 0.0))) for name in names)
-    return Replayed(space, ms, model.Prior(costs, facts) if costs else None)
+    return Replayed(space, ms, surrogate_model.Prior(costs, facts) if costs else None)
 
 
 def expected_random(ms: Sequence[float], most: int) -> list[float]:
@@ -154,7 +154,7 @@ def path_of(file: Path, strategy: str, evaluations: int, seed: int) -> list[floa
     replay = _replay_of(file)
     rng = random.Random(seed)  # noqa: S311 - no secret
     prior = replay.prior if strategy in WITH_PRIOR else None
-    search = Search(replay.space, STRATEGIES[strategy](replay.space, rng, prior or model.Prior({})), rng)
+    search = Search(replay.space, STRATEGIES[strategy](replay.space, rng, prior or surrogate_model.Prior({})), rng)
     path: list[float] = []
     best = min(replay.ms.values())
     while len(path) < evaluations and (asked := search.ask()):

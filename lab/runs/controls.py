@@ -21,7 +21,7 @@ from lab.gpu.process.cards import Cards, Ran
 from lab.gpu.process.job import Job, Policy
 from lab.measured.cards import SLOWDOWNS, CardRecord, ControlTiming, standing
 from lab.measured.timing import Measurement
-from lab.runs.search import Group
+from lab.search.pruning import Group
 
 MOST: Final = 5
 """Controls of a problem."""

@@ -14,8 +14,8 @@ from lab.gpu.process.cards import Cards
 from lab.recorded.run_records import VariantRecord
 from lab.runs.flow import FlowContext, job_of
 from lab.runs.recorder import Recorder
-from lab.runs.search import Group, Rank, score, worths
 from lab.runs.services import ReadCounters
+from lab.search.pruning import Group, Rank, score, worths
 from lab.stages.record import built_before
 
 

@@ -20,7 +20,7 @@ from lab.recorded.run_records import VariantRecord
 from lab.runs import flow
 from lab.runs.flow import FlowContext
 from lab.runs.recorder import Recorder
-from lab.runs.search import Group, Rank, leaders, worths
+from lab.search.pruning import Group, Rank, leaders, worths
 from lab.stages.record import built_before
 
 FINALISTS: Final = 5

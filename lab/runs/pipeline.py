@@ -41,9 +41,9 @@ from lab.runs.flow import FlowContext
 from lab.runs.observer import RunObserver, SilentObserver
 from lab.runs.recorder import Recorder
 from lab.runs.reference import first_that_compiles, note_of
-from lab.runs.search import Pruner, leaders
 from lab.runs.services import Services
 from lab.runs.sweep import Sweep
+from lab.search.pruning import Pruner, leaders
 from lab.stages.facts import facts_of
 from lab.stages.provenance import conditions_of
 from lab.store.database import Store, stored_records
@@ -52,7 +52,7 @@ from lab.store.resume import differing
 from lab.toolchain.base import Toolchain
 
 if TYPE_CHECKING:  # its models import SciPy, which takes longer than reading most experiments
-    from lab.runs.searching import Asked, Searching
+    from lab.search.problem_searches import Asked, Searching
 
 _BEGUN: Final = TypeAdapter(dict[str, str])
 _SENTENCES: Final = TypeAdapter(list[str])
@@ -295,7 +295,7 @@ def _archs(experiment: Experiment, cards: Sequence[Card]) -> tuple[str, ...]:
 
 
 def _searching(experiment: Experiment, rules: SearchModel) -> Searching:
-    from lab.runs.searching import Searching  # noqa: PLC0415 - as said above
+    from lab.search.problem_searches import Searching  # noqa: PLC0415 - as said above
 
     return Searching(experiment, rules)
 

@@ -11,7 +11,7 @@ from lab.experiment.variants import Planned
 from lab.recorded.run_records import VariantRecord
 from lab.runs.observer import RunObserver
 from lab.runs.remarks import Remarks
-from lab.runs.search import Group, Pruner, Rank, score
+from lab.search.pruning import Group, Pruner, Rank, score
 from lab.store.database import Store
 from lab.store.writer import Writer
 

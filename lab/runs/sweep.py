@@ -23,7 +23,7 @@ from lab.runs.controls import Controls
 from lab.runs.flow import FlowContext, InspectedVariant, NextStep
 from lab.runs.recorder import Recorder
 from lab.runs.schedule import OrderGate, SerialLane, TaskLane, run_lanes
-from lab.runs.search import Pruning, group_of
+from lab.search.pruning import Pruning, group_of
 from lab.stages import provenance
 from lab.stages import record as records
 from lab.stages.batches import BuildFunction, BuildQueue

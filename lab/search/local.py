@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lab.search.search import Moves
-from lab.search.space import Place, SearchSpace, in_random_order
+from lab.search.search_space import Place, SearchSpace, in_random_order
 
 _HOT: Final = 0.03
 _COLD: Final = 0.005

@@ -16,7 +16,7 @@ from typing import Final
 
 from threadpoolctl import ThreadpoolController
 
-from lab.search.space import Place, SearchSpace, in_random_order
+from lab.search.search_space import Place, SearchSpace, in_random_order
 
 Moves = Generator[Sequence[Place], Sequence[float], None]
 """A strategy at work. It yields points, each of the space, and is sent a cost for each: the logarithm of the time, or

@@ -12,7 +12,7 @@ from lab.measured.timing import CardState, Measurement, Samples
 from lab.recorded.run_records import Status, VariantRecord
 from lab.runs.observer import SilentObserver
 from lab.runs.recorder import Recorder
-from lab.runs.search import Pruner
+from lab.search.pruning import Pruner
 from lab.store.database import Store
 
 

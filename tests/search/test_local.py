@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from lab.search import local
-from lab.search.space import SearchAxis, SearchSpace
+from lab.search.search_space import SearchAxis, SearchSpace
 
 SPACE = SearchSpace((SearchAxis("a", tuple(range(6))), SearchAxis("b", ("x", "y"))), lambda place: place != (0, 0))
 

@@ -8,9 +8,9 @@ import random
 
 import pytest
 
-from lab.search import local, model
+from lab.search import local, surrogate_model
 from lab.search.search import Search
-from lab.search.space import SearchAxis, SearchSpace
+from lab.search.search_space import SearchAxis, SearchSpace
 
 SPACE = SearchSpace(
     (SearchAxis("a", tuple(range(8))), SearchAxis("b", tuple(range(8))), SearchAxis("c", ("x", "y", "z"))),
@@ -24,7 +24,9 @@ def cost(place):
     return 0.1 * (place[0] - 5) ** 2 + 0.05 * (place[1] - 2) ** 2 + 0.3 * (place[2] != 1)
 
 
-PRIOR = model.Prior({place: cost(place) * 0.8 if math.isfinite(cost(place)) else 0.5 for place in SPACE.points})
+PRIOR = surrogate_model.Prior(
+    {place: cost(place) * 0.8 if math.isfinite(cost(place)) else 0.5 for place in SPACE.points}
+)
 
 STRATEGIES = {
     "random": local.at_random,
@@ -33,9 +35,9 @@ STRATEGIES = {
     "genetic": local.genetic,
     "differential evolution": local.differential_evolution,
     "tabu with grey wolf": local.tabu_greywolf,
-    "surrogate": model.surrogate,
-    "surrogate with prior": lambda space, rng, batch=1: model.surrogate(space, rng, batch, prior=PRIOR),
-    "prior": lambda space, rng, batch=1: model.in_order(space, rng, batch, prior=PRIOR),
+    "surrogate": surrogate_model.surrogate,
+    "surrogate with prior": lambda space, rng, batch=1: surrogate_model.surrogate(space, rng, batch, prior=PRIOR),
+    "prior": lambda space, rng, batch=1: surrogate_model.in_order(space, rng, batch, prior=PRIOR),
 }
 
 

@@ -17,7 +17,7 @@ from scipy.special import log_ndtr, ndtr
 
 from lab.search.gaussian import Fitted, Process, condition, fit
 from lab.search.search import Moves
-from lab.search.space import Place, SearchSpace
+from lab.search.search_space import Place, SearchSpace
 
 Floats = NDArray[np.float64]
 

@@ -18,12 +18,12 @@ from typing import Final
 from lab.base.errors import Location, UserError
 from lab.experiment.model import Experiment
 from lab.experiment.schema import SearchModel
-from lab.experiment.searched import SearchedProblem
 from lab.recorded.run_records import PruneRule, Status, VariantRecord
-from lab.runs.prior import as_columns, known_before, predicted_ms
-from lab.search import local, model
+from lab.search import local, surrogate_model
+from lab.search.prior import as_columns, known_before, predicted_ms
+from lab.search.problem_space import SearchedProblem
 from lab.search.search import Moves, Search
-from lab.search.space import Place, SearchSpace
+from lab.search.search_space import Place, SearchSpace
 from lab.store.tuned import read_tuned
 
 MOST_CANDIDATES: Final = 1000
@@ -86,7 +86,7 @@ class _ProblemSearch:
     rng: random.Random
     candidates: list[Place] = field(default_factory=list)
     search: Search | None = None
-    prior: model.Prior | None = None
+    prior: surrogate_model.Prior | None = None
     ended: str = ""
     looked_at: int = 0
     measured: int = 0
@@ -145,15 +145,17 @@ class Searching:
             known = {place: record for place, record in mine.items() if record.variant in times}
             facts = as_columns([known_before(record) for record in known.values()])
             costs = {place: math.log(times[record.variant]) for place, record in known.items()}
-            one.prior = model.Prior(costs, dict(zip(known, facts, strict=True)))
+            one.prior = surrogate_model.Prior(costs, dict(zip(known, facts, strict=True)))
             self._begin(one)
 
     def _begin(self, one: _ProblemSearch) -> None:
         space, rules = one.problem.space, self.rules
         if rules.strategy == "surrogate":
-            start: Callable[[SearchSpace, random.Random, int], Moves] = partial(model.surrogate, prior=one.prior)
+            start: Callable[[SearchSpace, random.Random, int], Moves] = partial(
+                surrogate_model.surrogate, prior=one.prior
+            )
         elif rules.strategy == "prior":
-            start = partial(model.in_order, prior=one.prior or model.Prior({}))
+            start = partial(surrogate_model.in_order, prior=one.prior or surrogate_model.Prior({}))
         else:
             start = _STRATEGIES[rules.strategy]
         batch = rules.batch or (1 if one.prior else BATCH)
@@ -213,7 +215,7 @@ class Searching:
         if stop is None or self.rules.strategy == "exhaustive" or told < max(_LEAST_TOLD, one.looked_at * 1.15):
             return
         one.looked_at = told
-        surrogate = model.Surrogate(one.problem.space, random.Random(self.rules.seed), one.prior)  # noqa: S311
+        surrogate = surrogate_model.Surrogate(one.problem.space, random.Random(self.rules.seed), one.prior)  # noqa: S311
         surrogate.tell(costs)
         left = surrogate.candidates(costs)
         odds = surrogate.odds(left, stop.better)
@@ -224,7 +226,7 @@ class Searching:
             )
 
 
-def _of_file(problem: SearchedProblem, file: Path) -> model.Prior:
+def _of_file(problem: SearchedProblem, file: Path) -> surrogate_model.Prior:
     """Times that somebody else measured, as predictions; what failed there counts as the slowest.
 
     Raises:
@@ -250,4 +252,4 @@ def _of_file(problem: SearchedProblem, file: Path) -> model.Prior:
     if not costs:
         values = [f"{axis.name}: {', '.join(map(str, axis.values))}" for axis in axes if len(axis.values) > 1]
         raise UserError("has no point of the experiment", at=Location(file), found=dict(tuned.values), accepted=values)
-    return model.Prior(costs)
+    return surrogate_model.Prior(costs)

@@ -12,7 +12,7 @@ from lab.base.errors import UserError
 from lab.experiment.load import from_text
 from lab.recorded.run_records import PruneRule, Status
 from lab.runs.pipeline import RunOptions, run
-from lab.runs.searching import Searching, cost_of
+from lab.search.problem_searches import Searching, cost_of
 from lab.store.tuned import write_tuned
 
 TEMPLATE = """{#---

@@ -9,7 +9,7 @@ from lab.base.expressions import Scalar
 from lab.experiment.model import Experiment, KernelEntry
 from lab.experiment.problems import ProblemCase
 from lab.experiment.space import Point, point_at
-from lab.search.space import Place, SearchAxis, SearchSpace
+from lab.search.search_space import Place, SearchAxis, SearchSpace
 
 KERNEL: Final = "kernel"
 OPTIONS: Final = "options"

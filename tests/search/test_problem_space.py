@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from lab.experiment.load import from_text
-from lab.experiment.searched import SearchedProblem
 from lab.experiment.space import expand
+from lab.search.problem_space import SearchedProblem
 
 TEXT = """\
 question: q

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.search.space import SearchAxis, SearchSpace, in_random_order
+from lab.search.search_space import SearchAxis, SearchSpace, in_random_order
 
 AXES = (
     SearchAxis("a", (1, 2, 4, 8)),

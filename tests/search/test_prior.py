@@ -9,7 +9,7 @@ import pytest
 from written_runs import sweep
 
 from lab.recorded.run_records import Status
-from lab.runs.prior import as_columns, known_before, predicted_ms
+from lab.search.prior import as_columns, known_before, predicted_ms
 
 
 def record():

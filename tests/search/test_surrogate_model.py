@@ -8,8 +8,8 @@ import random
 import numpy as np
 import pytest
 
-from lab.search.model import Prior, Surrogate, surrogate
-from lab.search.space import SearchAxis, SearchSpace
+from lab.search.search_space import SearchAxis, SearchSpace
+from lab.search.surrogate_model import Prior, Surrogate, surrogate
 
 SPACE = SearchSpace((SearchAxis("a", tuple(range(12))), SearchAxis("b", (False, True))), lambda _: True)
 

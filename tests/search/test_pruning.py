@@ -13,7 +13,7 @@ from lab.measured.metrics import DeclaredRate
 from lab.measured.timing import CardState, Measurement, Merit, Samples
 from lab.recorded.predictions import Bound, Prediction
 from lab.recorded.run_records import BuildRecord, PruneRule, Status, VariantRecord
-from lab.runs.search import Pruner, Pruning, Rank, leaders, score
+from lab.search.pruning import Pruner, Pruning, Rank, leaders, score
 from lab.toolchain.base import Resources
 
 BELOW = "a ceiling of 19.00 TFLOP/s is below 50% of the best one, 40.00"
