@@ -20,8 +20,8 @@ from lab.gpu.device.compare import DeviceComparison
 from lab.gpu.device.describe import describe_device, pci_bus_id
 from lab.gpu.device.field import CudaField
 from lab.gpu.device.launching import Launcher
-from lab.gpu.device.timer import LaunchTimer
 from lab.gpu.device.untouched import untouched
+from lab.gpu.timing.timer import LaunchTimer
 from lab.measured.timing import CardState, GpuDescription
 from lab.operators.base import Expected, Inputs
 from lab.templates.launches import Launches

@@ -26,7 +26,7 @@ AXPY = (("n", "int32"), ("rounds", "int32"), ("a", "float32"), *((name, "float32
 @pytest.fixture
 def backend(cuda, monkeypatch):
     from lab.gpu.device import cuda as module  # noqa: PLC0415 - PyCUDA is played by now
-    from lab.gpu.device import timer  # noqa: PLC0415 - as above
+    from lab.gpu.timing import timer  # noqa: PLC0415 - as above
 
     monkeypatch.setattr(module, "describe_device", lambda ordinal: GPU)
     monkeypatch.setattr(module, "pci_bus_id", lambda ordinal: "0000:1b:00.0")

@@ -9,7 +9,7 @@ from lab.toolchain.own import build_own
 
 
 def test_it_queues_one_launch_over_the_whole_buffer(cuda):
-    from lab.gpu.device.evict import reader  # noqa: PLC0415 - PyCUDA is played by now
+    from lab.gpu.timing.evict import reader  # noqa: PLC0415 - PyCUDA is played by now
 
     cuda.kernels["lab_read_all"] = lambda grid, *values: None
     read = reader("sm_90", 4096, 1000, cuda.Stream())
@@ -20,7 +20,7 @@ def test_it_queues_one_launch_over_the_whole_buffer(cuda):
 
 
 def test_the_kernel_reads_everything_and_writes_nothing(cuda):
-    from lab.gpu.device.evict import SOURCE  # noqa: PLC0415 - as above
+    from lab.gpu.timing.evict import SOURCE  # noqa: PLC0415 - as above
 
     ptx = build_own(SOURCE, "evict.cu", "sm_90").ptx
     count = 3000

@@ -11,7 +11,7 @@ GPU = GpuDescription("Fake", "sm_90", 1, 1000, 1 << 30, 1 << 10, "1.0", "13.0")
 
 @pytest.fixture
 def timer(cuda, monkeypatch):
-    from lab.gpu.device import timer as module  # noqa: PLC0415 - PyCUDA is played by now
+    from lab.gpu.timing import timer as module  # noqa: PLC0415 - PyCUDA is played by now
 
     monkeypatch.setattr(module, "LEAST_SCRATCH_BYTES", 4096)
     return module.LaunchTimer(GPU, cuda.Stream(), lambda: 1980)

@@ -11,7 +11,7 @@ import numpy as np
 import pycuda.driver as cuda
 
 from lab.gpu.device.backend import BatchTiming, Enqueue
-from lab.gpu.device.evict import reader
+from lab.gpu.timing.evict import reader
 from lab.measured.timing import GpuDescription
 
 LEAST_SCRATCH_BYTES: Final = 64 << 20
