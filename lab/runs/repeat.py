@@ -24,10 +24,10 @@ import numpy as np
 from lab.base import interrupts, workers
 from lab.base.errors import StoreError
 from lab.base.folder import Folder
-from lab.measured.ranks import rank_correlation
 from lab.measured.standing import baseline_beside, common_baseline, standing
 from lab.measured.timing import Kind
 from lab.recorded.run_records import RepeatedFigure, RepeatRecord, RunRecord, VariantRecord
+from lab.report.rank_correlation import rank_correlation
 from lab.runs.compare import Change, compare
 from lab.runs.observer import RunObserver
 from lab.runs.pipeline import RunOptions, RunOutcome, run

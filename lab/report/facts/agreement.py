@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from lab.measured.ranks import rank_correlation
 from lab.predict.variant_scores import rate, scores
 from lab.recorded.run_records import VariantRecord
+from lab.report.rank_correlation import rank_correlation
 from lab.store import figures
 
 _FEWEST = 4

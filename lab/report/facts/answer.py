@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from lab.isa.ratios import ratio_that_matters
-from lab.measured.ranks import rank_correlation
 from lab.measured.timing import Kind, Merit
 from lab.predict.time_estimates import SWEEP_ERROR
 from lab.predict.variant_scores import scores
@@ -18,6 +17,7 @@ from lab.report.facts import counted, winners
 from lab.report.facts.agreement import costliest
 from lab.report.facts.effects import factors, main_effects, observations
 from lab.report.facts.lead import lead, nothing_compared
+from lab.report.rank_correlation import rank_correlation
 from lab.store import figures
 from lab.store.constants import never_compared
 from lab.store.figures import Basis, Response, name_of, percent

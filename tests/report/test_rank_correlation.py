@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from lab.measured.ranks import rank_correlation
+from lab.report.rank_correlation import rank_correlation
 
 VALUES = st.sampled_from([-3.0, 0.0, 0.5, 1.0, 2.0, 7.25, 1e30])
 
