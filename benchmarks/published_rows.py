@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from lab.report.analysis import analyse, load
-from lab.report.render import to_csv
+from lab.report.render import csv_of
 from lab.store import published
 from lab.store.database import Store
 
@@ -24,4 +24,4 @@ def rows(folder: Path) -> pd.DataFrame:
         published.restore(folder, Path(temporary))
         with Store(Path(temporary)) as store:
             analysis = analyse(store.run(), *load(store), store.repeat())
-    return pd.read_csv(io.StringIO(to_csv(analysis.rows, analysis.columns)))
+    return pd.read_csv(io.StringIO(csv_of(analysis)))

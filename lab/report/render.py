@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-
-from pydantic_core import to_json as json_bytes
 
 from lab.base.collecting import uncollected
 from lab.base.errors import StoreError
@@ -15,15 +11,14 @@ from lab.base.files import write_atomically
 from lab.report.analysis import Analysis, analyse, load
 from lab.report.aside import HERE, Aside
 from lab.report.charts import vega
-from lab.report.charts.definition import Row
 from lab.report.charts.painting import draw_picture
-from lab.report.columns import Column
 from lab.report.gallery import chart_list, pictures
 from lab.report.page.page import page
 from lab.report.variant.listings import BUDGET
-from lab.store.codec import record_to_text, settled
+from lab.store.codec import settled
 from lab.store.database import Store
 from lab.store.memo import remembering
+from lab.store.record_files import csv_text, records_json
 
 
 def render(
@@ -66,44 +61,22 @@ def _render(analysis: Analysis, store: Store, listing_budget: int, folder: Path,
             aside=aside,
         )
         write_atomically(folder / "index.html", html)
-        write_atomically(folder / "records.csv", to_csv(analysis.rows, analysis.columns))
-        write_atomically(folder / "records.json", to_json(analysis, store.texts()))
+        write_atomically(folder / "records.csv", csv_of(analysis))
+        write_atomically(folder / "records.json", _json_of(analysis, store))
         pngs = drawn()
     except OSError as error:
         raise StoreError(f"{folder} cannot be written: {error}") from error
     return (folder / "index.html", *pngs, folder / "records.csv", folder / "records.json")
 
 
-def to_csv(rows: Sequence[Row], columns: Sequence[Column]) -> str:
-    """One line for each variant, in full precision, with empty cells where there is no value.
-
-    Args:
-        rows: Cells by column key.
-        columns: The columns, in order; the header has their names.
-    """
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([column.name for column in columns])
-    for cells in rows:
-        values = (cells[column.key] for column in columns)
-        writer.writerow([str(v).lower() if isinstance(v, bool) else "" if v is None else v for v in values])
-    return stream.getvalue()
+def csv_of(analysis: Analysis) -> str:
+    """Return records.csv: a row for each variant."""
+    names = [column.name for column in analysis.columns]
+    return csv_text(names, ([cells[column.key] for column in analysis.columns] for cells in analysis.rows))
 
 
-def to_json(analysis: Analysis, texts: Iterable[bytes]) -> Iterator[str | bytes]:
-    """The run and its records as the store holds them, a record a line, each with its `derived` figures; in parts.
-
-    Args:
-        analysis: Everything derived from the records.
-        texts: The records' own JSON texts, so that ten thousand of them need not be made from objects again.
-    """
-    derived = [column for column in analysis.columns if column.kind is not None]
-    yield f'{{"run": {record_to_text(analysis.run)},\n"records": [\n'
-    for place, (text, cells) in enumerate(zip(texts, analysis.rows, strict=True)):
-        yield b",\n" if place else b""
-        yield text[:-1]
-        yield b', "derived": '
-        figures = {column.name: cells[column.key] for column in derived}
-        yield json_bytes(figures, inf_nan_mode="null")  # JSON has neither infinity nor NaN
-        yield b"}"
-    yield "\n]}\n"
+def _json_of(analysis: Analysis, store: Store) -> Iterator[str | bytes]:
+    """Return records.json, in parts."""
+    columns = [column for column in analysis.columns if column.kind is not None]
+    derived = ({column.name: cells[column.key] for column in columns} for cells in analysis.rows)
+    return records_json(analysis.run, store.texts(), derived)

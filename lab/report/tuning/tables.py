@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from lab.base.sizes import AXES, extents
 from lab.measured.timing import Kind
 from lab.report.tuning.data import SizeWinner, TuningAnalysis
+from lab.store.record_files import csv_text
 from lab.store.tuning_model import KernelFacts
 
 
@@ -181,17 +180,11 @@ def _kernel(facts: KernelFacts, wins: int, kind: Kind) -> KernelLine:
 
 
 def to_csv(line: type[WinnerLine | KernelLine], lines: Iterable[WinnerLine | KernelLine]) -> str:
-    """Write rows as CSV: full precision, empty where there is no value.
+    """Return rows as CSV.
 
     Args:
         line: The rows' class, which names the columns.
         lines: The rows.
     """
     names = [field.name for field in fields(line)]
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(names)
-    for one in lines:
-        values = (getattr(one, name) for name in names)
-        writer.writerow(["" if value is None else value for value in values])
-    return stream.getvalue()
+    return csv_text(names, ([getattr(one, name) for name in names] for one in lines))
