@@ -328,7 +328,7 @@ class _Silent:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a function of any arguments
         if name.startswith("_"):
             raise AttributeError(name)
-        return lambda *_: None
+        return lambda *_, **__: None
 
 
 def emulate(

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import played
 import pytest
 
 import lab
@@ -101,6 +102,12 @@ def test_a_kernel_is_inspected_and_executed_on_arrays(tmp_path):
     assert not mixed.clean
     with pytest.raises(UserError, match="no such kernel"):
         lab.emulate(tmp_path / "k.ptx", [], kernel="squared")
+
+
+def test_a_tuning_run_from_python_needs_no_observer(tmp_path):
+    outcome = lab.tune(played.write(tmp_path), output=tmp_path / "out", gpu=False, jobs=1)
+    assert (outcome.failed, outcome.interrupted) == ((), False)
+    assert tmp_path / "out" / "index.html" in outcome.pages
 
 
 def test_a_tuning_run_from_python_begins_with_its_file(tmp_path):
