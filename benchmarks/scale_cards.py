@@ -153,13 +153,14 @@ def _told(record: VariantRecord) -> dict[str, Any]:
 
 def tune(file: Path, folder: Path, cards: Sequence[Card]) -> dict[str, Any]:
     """Run the tuning file; the kernels are few, and their builds are cached."""
+    from lab.runs.services import Services  # noqa: PLC0415
     from lab.store.tuning import TuningStore  # noqa: PLC0415
     from lab.store.tuning_model import TimingStage  # noqa: PLC0415
-    from lab.tuning.run import TuningOptions, TuningServices  # noqa: PLC0415
+    from lab.tuning.run import TuningOptions  # noqa: PLC0415
     from lab.tuning.run import tune as run_tuning  # noqa: PLC0415
 
     stage, began = Stage(), time.perf_counter()
-    services = TuningServices(find_cards=taking(cards))
+    services = Services(find_cards=taking(cards))
     run_tuning(file, TuningOptions(output=folder, cluster="local"), stage, services)
     whole = time.perf_counter() - began
     with TuningStore(folder) as store:

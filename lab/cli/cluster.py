@@ -14,7 +14,6 @@ from lab.base.terminal import write
 
 if TYPE_CHECKING:
     from lab.runs.services import Services
-    from lab.tuning.run import TuningServices
 
 LOCAL = "local"
 """Every GPU of this machine, by lab's own processes: nothing listens anywhere."""
@@ -30,7 +29,7 @@ Insecure = Annotated[bool, typer.Option("--insecure", help="Accept tcp://, on wh
 @contextlib.contextmanager
 def surroundings(
     cluster: str | None, keys: Path | None, *, insecure: bool, jobs: int | None
-) -> Iterator[tuple[str, Services | None, TuningServices | None]]:
+) -> Iterator[tuple[str, Services | None]]:
     """What the options of a command mean, with those of the configuration where the command line says nothing.
 
     Args:
@@ -40,7 +39,7 @@ def surroundings(
         jobs: Most pieces of CPU work at a time.
 
     Yields:
-        The cluster for the record, and the surroundings of a run and of a tuning run; None for this machine's.
+        The cluster for the record, and the surroundings of a run or a tuning run; None for this machine's.
 
     Raises:
         UserError: The address or the keys are wrong.
@@ -54,15 +53,15 @@ def surroundings(
     if address in {"", LOCAL}:
         if keys is not None or insecure:
             raise UserError("--keys and --insecure belong to an address", key="--cluster", found=address or "nothing")
-        yield address, None, None
+        yield address, None
         return
     from lab.cluster.security import way_to
     from lab.cluster.services import on_cluster
 
     folder = keys or (Path(known.keys) if known.keys else None)
     way = way_to(address, folder, insecure=insecure or known.insecure)
-    with on_cluster(way, jobs=jobs or known.jobs) as (run, tune):
-        yield way.address, run, tune
+    with on_cluster(way, jobs=jobs or known.jobs) as services:
+        yield way.address, services
 
 
 @commands.command()

@@ -192,7 +192,7 @@ def run(
     account = RunAccount()
     with LivePage(account, _stderr(), serve=serve, port=port) as page:
         watch = RunWatch(account)
-        with clusters.surroundings(cluster, keys, insecure=insecure, jobs=jobs) as (where, services, _):
+        with clusters.surroundings(cluster, keys, insecure=insecure, jobs=jobs) as (where, services):
             options = replace(options, cluster=where)
             if repeat_check:
                 from lab.runs.repeat import run_twice
@@ -273,7 +273,7 @@ def tune(
     from lab.cli.tables import print_tuned
     from lab.report.tuning.data import Champion, analyse
     from lab.store.tuning import TuningStore
-    from lab.tuning.run import USUAL_SERVICES, TuningOptions
+    from lab.tuning.run import TuningOptions
     from lab.tuning.run import tune as run_tuning
 
     console = _stderr()
@@ -289,10 +289,10 @@ def tune(
     )
     account = TuneAccount()
     with LivePage(account, console, serve=serve, port=port) as page:
-        with clusters.surroundings(cluster, keys, insecure=insecure, jobs=jobs) as (where, _, services):
+        with clusters.surroundings(cluster, keys, insecure=insecure, jobs=jobs) as (where, services):
             options = replace(options, cluster=where)
             with TuneProgress(console, account) as progress:
-                outcome = run_tuning(tuning, options, progress, services or USUAL_SERVICES)
+                outcome = run_tuning(tuning, options, progress, services)
         page.ended(outcome.folder, interrupted=outcome.interrupted)
         won: list[tuple[str, Champion]] = []
         with suppress(StoreError), TuningStore(outcome.folder) as store:  # an interrupted run may have no times yet

@@ -12,11 +12,10 @@ from lab.cluster.executor import DaskExecutor
 from lab.cluster.security import Way, check_installed
 from lab.gpu.counters.profile import Counted, ProfileOrder
 from lab.runs.services import Services
-from lab.tuning.run import TuningServices
 
 
 @contextlib.contextmanager
-def on_cluster(way: Way, *, jobs: int | None = None) -> Iterator[tuple[Services, TuningServices]]:
+def on_cluster(way: Way, *, jobs: int | None = None) -> Iterator[Services]:
     """Connect to a cluster.
 
     Args:
@@ -24,7 +23,7 @@ def on_cluster(way: Way, *, jobs: int | None = None) -> Iterator[tuple[Services,
         jobs: Most pieces of CPU work at a time; by default, what the workers offer.
 
     Yields:
-        The surroundings of a run and of a tuning run.
+        The surroundings of a run or a tuning run.
 
     Raises:
         MissingToolError: The extra is missing.
@@ -35,17 +34,14 @@ def on_cluster(way: Way, *, jobs: int | None = None) -> Iterator[tuple[Services,
         yield services_of(cluster, jobs)
 
 
-def services_of(cluster: Cluster, jobs: int | None = None) -> tuple[Services, TuningServices]:
+def services_of(cluster: Cluster, jobs: int | None = None) -> Services:
     """The surroundings on a cluster that is connected."""
 
     def executor(_: int) -> DaskExecutor:
         return DaskExecutor(cluster, jobs)
 
     found, cards = ClusterCards(cluster), partial(open_cards, cluster)
-    return (
-        Services(prepare=_nothing, find_cards=found, cards=cards, executor=executor, read_counters=no_counters),
-        TuningServices(prepare=_nothing, find_cards=found, cards=cards, executor=executor),
-    )
+    return Services(prepare=_nothing, find_cards=found, cards=cards, executor=executor, read_counters=no_counters)
 
 
 def no_counters(orders: Sequence[ProfileOrder], *, seconds: float) -> Iterable[Counted]:

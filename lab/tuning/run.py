@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,20 +15,16 @@ from pydantic import JsonValue
 from lab.base import environment, interrupts, workers
 from lab.base.elements import arithmetic_of
 from lab.base.errors import UserError
-from lab.base.executor import Executor, ProcessExecutor
 from lab.base.sizes import Size
 from lab.base.version import VERSION
 from lab.gpu.device import describe
-from lab.gpu.process.cards import Card, Cards, FindCards
-from lab.gpu.process.find import find_cards
-from lab.gpu.process.localcards import LocalCards
+from lab.gpu.process.cards import Card, Cards
 from lab.hardware.calibration import calibrated
 from lab.hardware.gpus import Gpu, from_description, gpu_for
 from lab.measured.cards import CardRecord
 from lab.measured.timing import GpuDescription
 from lab.report.tuning import render as report
-from lab.stages.batches import BuildFunction
-from lab.stages.build import build
+from lab.runs.services import Services
 from lab.store.previous import keep_tuning, kept
 from lab.store.resume import differing
 from lab.store.tuning import TuningStore
@@ -66,25 +62,6 @@ class TuningOptions:
     gpu_model: str = ""
     resume: bool | None = None
     command: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TuningServices:
-    """What a tuning run takes from its surroundings: tests and other executors put their own parts here.
-
-    Attributes:
-        prepare: Starts what takes a while to start; called first.
-        find_cards: Looks for the cards to measure on.
-        cards: Opens them.
-        executor: Makes the executor for a number of jobs.
-        build: Builds a batch of kernels; runs on the executor.
-    """
-
-    prepare: Callable[[], None] = workers.prepare
-    find_cards: FindCards = find_cards
-    cards: Callable[[Sequence[Card]], Cards] = LocalCards
-    executor: Callable[[int], Executor] = ProcessExecutor
-    build: BuildFunction = build
 
 
 class TuningObserver(Protocol):
@@ -154,7 +131,7 @@ class _Setting:
 
     tuning: Tuning
     options: TuningOptions
-    services: TuningServices
+    services: Services
     cards: tuple[Card, ...]
     not_measured: str
     arch: str
@@ -177,12 +154,8 @@ class _Setting:
         return self.options.jobs or workers.cores()
 
 
-USUAL_SERVICES = TuningServices()
-"""This machine's."""
-
-
 def tune(
-    file: Path, options: TuningOptions, observer: TuningObserver, services: TuningServices = USUAL_SERVICES
+    file: Path, options: TuningOptions, observer: TuningObserver, services: Services | None = None
 ) -> TuningOutcome:
     """Run a tuning file. Ctrl-C ends the run early; its report shows what was timed until then.
 
@@ -190,13 +163,14 @@ def tune(
         file: The tuning file.
         options: What the command line adds to it.
         observer: What shows progress.
-        services: The run's surroundings.
+        services: The run's surroundings; this machine's by default.
 
     Raises:
         UserError: the file is wrong, or no kernel is left after a step.
         MissingToolError: there is no compiler or no disassembler.
         StoreError: the folder cannot be written, or is in use.
     """
+    services = services or Services()
     services.prepare()
     setting = _setting(load(file), options, services)
     conditions = _conditions(setting)
@@ -214,7 +188,7 @@ def tune(
         return outcome
 
 
-def _setting(tuning: Tuning, options: TuningOptions, services: TuningServices) -> _Setting:
+def _setting(tuning: Tuning, options: TuningOptions, services: Services) -> _Setting:
     """Find the GPU and the compiler.
 
     Raises:

@@ -27,7 +27,7 @@ def test_keys_are_made_and_the_commands_that_follow_printed(tmp_path) -> None:
 @pytest.mark.parametrize("given", [None, "local"])
 def test_this_machine_needs_no_cluster(given) -> None:
     with cluster.surroundings(given, None, insecure=False, jobs=None) as found:
-        assert found == (given or "", None, None)
+        assert found == (given or "", None)
 
 
 def test_options_of_an_address_need_one(tmp_path) -> None:

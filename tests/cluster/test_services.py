@@ -11,15 +11,12 @@ from lab.cluster.services import no_counters, services_of
 
 def test_runs_and_tuning_runs_work_on_the_cluster() -> None:
     with Cluster(PlayedClient({"tls://a:1": a_worker("a", cpus=4)}), "s") as cluster:
-        for services in services_of(cluster, jobs=2):
-            executor = services.executor(64)
-            assert isinstance(executor, DaskExecutor)
-            assert executor.workers == 2
-            assert services.find_cards(measure=True) == (
-                (),
-                "Nothing was measured: no worker of the cluster has a GPU.",
-            )
-            services.prepare()
+        services = services_of(cluster, jobs=2)
+        executor = services.executor(64)
+        assert isinstance(executor, DaskExecutor)
+        assert executor.workers == 2
+        assert services.find_cards(measure=True) == ((), "Nothing was measured: no worker of the cluster has a GPU.")
+        services.prepare()
 
 
 def test_counters_that_are_not_read_leave_a_note() -> None:

@@ -10,7 +10,8 @@ from fake_device import FakeDevice
 from run_support import InProcess, cards_of, played_by
 
 from lab.gpu.process.session import GpuSession
-from lab.tuning.run import TuningOptions, TuningServices, tune
+from lab.runs.services import Services
+from lab.tuning.run import TuningOptions, tune
 
 TUNING = """question: Which?
 arch: sm_90
@@ -75,9 +76,7 @@ def there_are_two(*, measure, every=False, model=""):
 
 
 def play(file, folder, observer, **options):
-    services = TuningServices(
-        find_cards=there_are_two, cards=played_by(partial(GpuSession, FakeDevice)), executor=InProcess
-    )
+    services = Services(find_cards=there_are_two, cards=played_by(partial(GpuSession, FakeDevice)), executor=InProcess)
     return tune(file, TuningOptions(output=folder, jobs=1, **options), observer, services)
 
 

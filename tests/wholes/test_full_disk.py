@@ -22,11 +22,12 @@ from lab.base.files import write_atomically
 from lab.isa.sass.lines import LineTable
 from lab.report.render import render
 from lab.runs.pipeline import RunOptions, run
+from lab.runs.services import Services
 from lab.store.tuning import TuningStore
 from lab.store.tuning_model import TimingStage
 from lab.toolchain.base import Build, Disassembly
 from lab.toolchain.cache import Cache
-from lab.tuning.run import TuningOptions, TuningServices, tune
+from lab.tuning.run import TuningOptions, tune
 
 EVERY = int(os.environ.get("LAB_EVERY", "0"))
 TEMPLATE = """{#---
@@ -104,7 +105,7 @@ def test_a_run_on_a_full_disk_says_so_and_goes_on_later(folder, recovers, first)
 def test_a_tuning_run_on_a_full_disk_says_so_and_goes_on_later(folder, monkeypatch):
     monkeypatch.setattr("lab.report.tuning.render.render", lambda store: ())
     (folder / "small.yaml").write_text(TUNING)
-    services = TuningServices(prepare=lambda: None, executor=InProcess)
+    services = Services(prepare=lambda: None, executor=InProcess)
 
     def go(name, resume=None):
         options = TuningOptions(output=folder / name, measure=False, jobs=1, resume=resume)
