@@ -387,20 +387,35 @@ def emulate(
     source = not isinstance(file, Mapping) and executing.is_source(os.fspath(file))
     if isinstance(file, Mapping) or (not source and Path(file).suffix in (".yaml", ".yml")):
         if arguments is not None:
-            raise UserError("an experiment has its own arguments", key="arguments", accepted="none")
+            raise UserError("an experiment has its own arguments", code="conflict", key="arguments", accepted="none")
         if schedule is not None:
-            raise UserError("an experiment runs in the order of its program", key="schedule", accepted="a file or CUDA")
+            raise UserError(
+                "an experiment runs in the order of its program",
+                code="conflict",
+                key="schedule",
+                accepted="a file or CUDA",
+            )
         chosen = file if isinstance(file, Mapping) else Path(file)
         return executing.execute_experiment(chosen, variant, parameters or {}, seed)
     if arguments is None:
-        raise UserError("there are no arguments", key="arguments", accepted="one for each of the kernel's parameters")
+        raise UserError(
+            "there are no arguments",
+            code="missing-key",
+            key="arguments",
+            accepted="one for each of the kernel's parameters",
+        )
     if source:
         how = executing.KernelLaunch(
             kernel, grid, block, shared_bytes, seed or 0, macros or {}, arch, options, engine, schedule
         )
         return executing.execute_source(os.fspath(file), arguments, how)
     if isinstance(arguments, Mapping):
-        raise UserError("PTX does not keep the names of parameters", key="arguments", accepted="a list, in order")
+        raise UserError(
+            "PTX does not keep the names of parameters",
+            code="unsupported",
+            key="arguments",
+            accepted="a list, in order",
+        )
     return execute_file(
         Path(file),
         kernel,

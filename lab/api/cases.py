@@ -77,7 +77,9 @@ def path_of(name: str, cases: Sequence[ConcreteCase], fields: Sequence[str] | No
     for field, case in itertools.product(chosen, cases):
         if not re.fullmatch(r"[\w.+-]{1,60}", text_of(case.fields[field])):
             accepted = "letters, digits and . + - _, since each problem's arrays have a file of that name"
-            raise UserError("wrong value", key=f"problem.{field}", found=case.fields[field], accepted=accepted)
+            raise UserError(
+                "wrong value", code="wrong-value", key=f"problem.{field}", found=case.fields[field], accepted=accepted
+            )
     return "-".join([name, *(f"{{{one}}}" for one in chosen)]) + ".npy"
 
 
@@ -96,6 +98,7 @@ def leading(
         wanted = max(shapes, key=np.prod)
         raise UserError(
             f"the array has shape {list(array.shape)}",
+            code="mismatch",
             key=f"arguments.{name}",
             accepted=f"an array of shape {list(wanted)}; smaller problems get its leading part",
         )

@@ -166,14 +166,22 @@ def _chosen(found: Sequence[SourceKernel], wanted: str | None, file: Path) -> So
         if len(found) == 1:
             return found[0]
         message = "the source has several kernels" if found else "the source has no kernel"
-        raise UserError(message, at=Location(file), key="kernel", accepted=names or "a __global__ function")
+        raise UserError(
+            message, code="unsupported", at=Location(file), key="kernel", accepted=names or "a __global__ function"
+        )
     base = wanted.partition("<")[0].strip()
     for one in found:
         if base in (one.name, one.qualified_name):
             return one
     suggestion = did_you_mean(base, [*names, *(one.name for one in found)])
     raise UserError(
-        "no such kernel", at=Location(file), key="kernel", found=wanted, accepted=names, suggestion=suggestion
+        "no such kernel",
+        code="unknown-name",
+        at=Location(file),
+        key="kernel",
+        found=wanted,
+        accepted=names,
+        suggestion=suggestion,
     )
 
 
@@ -186,6 +194,7 @@ def _values(arguments: Sequence[Any] | Mapping[str, Any], kernel: SourceKernel, 
                 suggestion = did_you_mean(str(name), names)
                 raise UserError(
                     "the kernel has no such parameter",
+                    code="unknown-name",
                     at=Location(file),
                     key=f"arguments.{name}",
                     accepted=kernel.signature,
@@ -194,7 +203,11 @@ def _values(arguments: Sequence[Any] | Mapping[str, Any], kernel: SourceKernel, 
         for name in names:
             if name not in arguments:
                 raise UserError(
-                    "an argument is missing", at=Location(file), key=f"arguments.{name}", accepted=kernel.signature
+                    "an argument is missing",
+                    code="missing-key",
+                    at=Location(file),
+                    key=f"arguments.{name}",
+                    accepted=kernel.signature,
                 )
         arguments = [arguments[name] for name in names]
     made = iter(arguments_from_words([one for one in arguments if isinstance(one, str)], seed))
@@ -255,5 +268,12 @@ def _variant(planned: Sequence[Planned], variant: str | None, parameters: Mappin
         message = "several variants begin with this id" if variant else "the experiment has several variants"
         message = message if found else "no variant is like this"
         wanted = variant or dict(parameters) or None
-        raise UserError(message, at=Location(file), key="variant", found=wanted, accepted="\n    ".join(["", *known]))
+        raise UserError(
+            message,
+            code="mismatch",
+            at=Location(file),
+            key="variant",
+            found=wanted,
+            accepted="\n    ".join(["", *known]),
+        )
     return found[0]

@@ -43,7 +43,7 @@ def plain(value: object, key: str) -> Any:  # noqa: ANN401 - what YAML can hold
             return [plain(one, f"{key}[{i}]") for i, one in enumerate(value)]
         case _:
             accepted = "numbers, text, true and false, and lists and mappings of these"
-            raise UserError("wrong type", key=key, found=value, accepted=accepted)
+            raise UserError("wrong type", code="wrong-type", key=key, found=value, accepted=accepted)
 
 
 def yaml_of(data: Mapping[str, object]) -> str:

@@ -108,7 +108,9 @@ def written(given: Mapping[str, Any], run_folder: Path, *, measured: bool = True
     try:
         reading.place.make()
     except OSError as error:
-        raise UserError(f"cannot write into {reading.place.path}: {error.strerror}", key="output") from error
+        raise UserError(
+            f"cannot write into {reading.place.path}: {error.strerror}", code="unwritable", key="output"
+        ) from error
     try:
         kernels = _copy_source(reading)
         _arguments(reading, kernels)
@@ -148,7 +150,7 @@ def _source(given: Mapping[str, Any]) -> tuple[str, Path | None]:
         accepted = "the path of a .cu, .cuh or .ptx file, or CUDA text"
         if "kernels" in given or "operator" in given:
             accepted += "; an experiment on templates is a file: lab.run('gemm.yaml')"
-        raise UserError("there is no source", key="source", found=source, accepted=accepted)
+        raise UserError("there is no source", code="missing-key", key="source", found=source, accepted=accepted)
     if isinstance(source, str) and is_code(source):
         return source, None
     path = Path(str(source).rpartition(":")[0]) if ".py:" in str(source) else Path(source)
@@ -229,27 +231,37 @@ def _argument(reading: _Reading, name: str, value: object, sizes: Mapping[str, s
             return _scalar(name, value, dtype)
         case _:
             accepted = "text such as 'out float32[n]', a NumPy array, ('inout float32[n]', array), or a number"
-            raise UserError("wrong type", key=f"arguments.{name}", found=value, accepted=accepted)
+            raise UserError("wrong type", code="wrong-type", key=f"arguments.{name}", found=value, accepted=accepted)
 
 
 def _dtype_of(name: str, array: NDArray[Any] | np.generic) -> str:
     dtype = array.dtype.name
     if dtype not in ELEMENT_TYPES or dtype in STORED_AS:
-        raise UserError("unknown type", key=f"arguments.{name}", found=str(array.dtype), accepted=list(ELEMENT_TYPES))
+        raise UserError(
+            "unknown type",
+            code="unknown-name",
+            key=f"arguments.{name}",
+            found=str(array.dtype),
+            accepted=list(ELEMENT_TYPES),
+        )
     return dtype
 
 
 def _shape(name: str, array: NDArray[Any], sizes: Mapping[str, set[int]], emulate: object) -> str:
     """Dimensions as the problem's fields of that size, so that they shrink with them."""
     if 0 in array.shape:
-        raise UserError("the array is empty", key=f"arguments.{name}", accepted="at least one element")
+        raise UserError(
+            "the array is empty", code="wrong-value", key=f"arguments.{name}", accepted="at least one element"
+        )
     parts = []
     for extent in array.shape:
         fields = [field for field, values in sizes.items() if max(values) == extent]
         if len(fields) > 1 and emulate:
             accepted = f'a shape as well: ("{array.dtype.name}[{fields[0]}]", array)'
             message = f"a dimension of {extent} may be {' or '.join(fields)}"
-            raise UserError(message, key=f"arguments.{name}", found=list(array.shape), accepted=accepted)
+            raise UserError(
+                message, code="mismatch", key=f"arguments.{name}", found=list(array.shape), accepted=accepted
+            )
         parts.append(fields[0] if len(fields) == 1 else str(extent))
     return ", ".join(parts)
 
@@ -258,10 +270,14 @@ def _undecided(name: str, text: str) -> str:
     """The text of an argument whose contents come with it."""
     argument = parse(name, text)
     if not argument.is_array:
-        raise UserError("a scalar has no contents", key=f"arguments.{name}", found=text, accepted="TYPE[SHAPE]")
+        raise UserError(
+            "a scalar has no contents", code="conflict", key=f"arguments.{name}", found=text, accepted="TYPE[SHAPE]"
+        )
     if text.rstrip()[-1:] != "]" or argument.direction == "out":
         accepted = "'TYPE[SHAPE]' or 'inout TYPE[SHAPE]', since the array is the contents"
-        raise UserError("the contents are given twice", key=f"arguments.{name}", found=text, accepted=accepted)
+        raise UserError(
+            "the contents are given twice", code="duplicate", key=f"arguments.{name}", found=text, accepted=accepted
+        )
     return text.strip()
 
 
@@ -342,7 +358,7 @@ def _expected(reading: _Reading, filled: Experiment, reference: Any, *, measured
     if by_output is None:
         if len(outputs) != 1:
             accepted = f"a mapping from outputs to arrays: {', '.join(outputs)}"
-            raise UserError("one array for several outputs", key="reference", accepted=accepted)
+            raise UserError("one array for several outputs", code="mismatch", key="reference", accepted=accepted)
         by_output = {outputs[0]: reference}
     for key, value in by_output.items():
         name = str(key)
@@ -361,6 +377,7 @@ def _held(reading: _Reading, name: str, value: NDArray[Any] | ArraysByCase, case
     if isinstance(value, np.ndarray) and len(cases) > 1:
         raise UserError(
             f"one array of expected values for {len(cases)} problems",
+            code="mismatch",
             key=f"reference.{name}",
             accepted="an expression, or a function that is called for each, the size to emulate among them",
         )
@@ -370,7 +387,9 @@ def _held(reading: _Reading, name: str, value: NDArray[Any] | ArraysByCase, case
         shape = case.arguments.shapes[name]
         if array.shape != shape:
             message = f"the expected values have shape {list(array.shape)}"
-            raise UserError(message, key=f"reference.{name}", accepted=f"an array of shape {list(shape)}")
+            raise UserError(
+                message, code="mismatch", key=f"reference.{name}", accepted=f"an array of shape {list(shape)}"
+            )
         save(reading.place, _named(path, case), array)
     return path
 
@@ -396,6 +415,8 @@ def _called(
             shape = case.arguments.shapes[name]
             if value.shape not in ((), shape):
                 message = f"the function returns {name} with shape {list(value.shape)}"
-                raise UserError(message, key=f"reference.{name}", found=called, accepted=f"shape {list(shape)}")
+                raise UserError(
+                    message, code="user-code", key=f"reference.{name}", found=called, accepted=f"shape {list(shape)}"
+                )
             save(reading.place, _named(paths[name], case), np.array(np.broadcast_to(value.values, shape)))
     return paths

@@ -52,5 +52,11 @@ def place(cluster: str) -> str:
         UserError: It is neither empty nor ``local``.
     """
     if cluster not in {"", "local"}:
-        raise UserError("Python runs on this machine alone", key="cluster", found=cluster, accepted='"local", or ""')
+        raise UserError(
+            "Python runs on this machine alone",
+            code="unsupported",
+            key="cluster",
+            found=cluster,
+            accepted='"local", or ""',
+        )
     return cluster

@@ -20,7 +20,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 _MOST_FOUND = 300
 """The most characters of an offending value that a message quotes."""
@@ -54,13 +54,38 @@ class Location:
         return ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
 
 
+Code = Literal[
+    "conflict",  # two settings exclude each other
+    "duplicate",  # a name, value or memory range is used twice
+    "exists",  # a file would be overwritten
+    "mismatch",  # shapes, counts or types of two things differ
+    "missing-file",
+    "missing-key",
+    "nothing-left",  # a selection is empty
+    "out-of-range",  # below or above a limit
+    "refused",  # not done without permission: code, paths outside a folder, options
+    "syntax",  # the text cannot be parsed
+    "unknown-key",
+    "unknown-name",
+    "unreadable",
+    "unsupported",
+    "unwritable",
+    "user-code",  # Python or a template of the user's failed
+    "version",
+    "wrong-type",
+    "wrong-value",
+]
+"""The kind of a user's mistake. Codes are stable; messages may be reworded."""
+
+
 class UserError(LabError):
-    """A mistake in the user's input: where it is, what was found, what is accepted."""
+    """A mistake in the user's input: its kind, its place, the value found, the values accepted."""
 
     def __init__(
         self,
         message: str,
         *,
+        code: Code,
         at: Location | None = None,
         key: str | None = None,
         found: object = None,
@@ -71,13 +96,14 @@ class UserError(LabError):
 
         Args:
             message: One sentence without a final full stop.
+            code: The kind of mistake, for programs and tests.
             at: File and line.
             key: Dotted path of the offending key, such as ``kernels[0].parameters.unroll``.
             found: The offending value.
             accepted: What is accepted: a list of values, or a phrase.
             suggestion: What to write instead.
         """
-        self.message, self.at, self.key, self.found = message, at, key, found
+        self.message, self.code, self.at, self.key, self.found = message, code, at, key, found
         self.accepted, self.suggestion = accepted, suggestion
         super().__init__(str(self))
 
@@ -85,6 +111,7 @@ class UserError(LabError):
         """Return the same mistake at another place and under another key."""
         return UserError(
             self.message,
+            code=self.code,
             at=at,
             key=key,
             found=self.found,
@@ -127,7 +154,7 @@ class CollectedError(UserError):
         """Collect at least one mistake; each stands below the one before it."""
         self.errors = tuple(errors)
         first = self.errors[0]
-        super().__init__(first.message, at=first.at, key=first.key)
+        super().__init__(first.message, code=first.code, at=first.at, key=first.key)
 
     def below(self, key: str) -> UserError:
         """Return the same mistakes, each with its key below another one."""

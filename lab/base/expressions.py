@@ -50,6 +50,7 @@ def names_in(expression: str, *, at: Location, key: str) -> frozenset[str]:
         name = min(functions - FUNCTIONS.keys())
         raise UserError(
             f"unknown function {name!r} in an expression",
+            code="unknown-name",
             at=at,
             key=key,
             found=expression,
@@ -81,6 +82,7 @@ def evaluate(expression: str | float, names: Mapping[str, object], *, at: Locati
         name = min(missing)
         raise UserError(
             f"unknown name {name!r} in an expression",
+            code="unknown-name",
             at=at,
             key=key,
             found=expression,
@@ -98,6 +100,7 @@ def evaluate(expression: str | float, names: Mapping[str, object], *, at: Locati
         raised = isinstance(why, RaisedError)
         raise UserError(
             why.message if raised else f"the expression cannot be evaluated: {why.message} (column {error.column})",
+            code="unsupported",
             at=at,
             key=key,
             found=expression,
@@ -107,6 +110,7 @@ def evaluate(expression: str | float, names: Mapping[str, object], *, at: Locati
     if not isinstance(value, bool | int | float | str):
         raise UserError(
             f"the value of the expression is {described(value)}",
+            code="wrong-value",
             at=at,
             key=key,
             found=expression,
@@ -121,6 +125,7 @@ def _parsed(expression: str, at: Location, key: str) -> tuple[syntax.Part, froze
     except parser.NotationError as error:
         raise UserError(
             f"not an expression: {error.message} at column {error.column}",
+            code="syntax",
             at=at,
             key=key,
             found=expression if len(expression) <= parser.MOST_CHARACTERS else f"{expression[:60]}...",

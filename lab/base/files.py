@@ -73,17 +73,27 @@ def read_regular(path: Path, most_bytes: int, what: str = "the file") -> bytes:
         mode = os.fstat(handle).st_mode
         if not stat.S_ISREG(mode):  # a folder cannot even become a stream
             os.close(handle)
-            raise UserError(f"{what} cannot be read", at=Location(path), found=kind_of(mode), accepted="a regular file")
+            raise UserError(
+                f"{what} cannot be read",
+                code="unreadable",
+                at=Location(path),
+                found=kind_of(mode),
+                accepted="a regular file",
+            )
         with os.fdopen(handle, "rb") as stream:
             content = stream.read(most_bytes + 1)
     except FileNotFoundError:
         raise _missing(path) from None
     except OSError as error:
-        raise UserError(f"{what} cannot be read: {error.strerror}", at=Location(path)) from error
+        raise UserError(f"{what} cannot be read: {error.strerror}", code="unreadable", at=Location(path)) from error
     except ValueError as error:  # a name with a NUL, or with a character that the file system cannot spell
-        raise UserError(f"{what} cannot be read: its name is not one of a file", at=Location(repr(path))) from error
+        raise UserError(
+            f"{what} cannot be read: its name is not one of a file", code="unreadable", at=Location(repr(path))
+        ) from error
     if len(content) > most_bytes:
-        raise UserError(f"{what} is too large", at=Location(path), accepted=f"at most {most_bytes} bytes")
+        raise UserError(
+            f"{what} is too large", code="out-of-range", at=Location(path), accepted=f"at most {most_bytes} bytes"
+        )
     return content
 
 
@@ -114,7 +124,9 @@ def within(name: str, folder: Path, *, at: Location, key: str, roots: Sequence[P
         pass
     accepted = f"a file in or below {', '.join(str(root) for root in (folder, *roots))}"
     found = with_target(name, folder)
-    raise UserError("the file is outside of the experiment's folder", at=at, key=key, found=found, accepted=accepted)
+    raise UserError(
+        "the file is outside of the experiment's folder", code="refused", at=at, key=key, found=found, accepted=accepted
+    )
 
 
 def with_target(name: str, folder: Path) -> str:
@@ -131,6 +143,7 @@ def _missing(path: Path) -> UserError:
     siblings = sorted(found.name for found in near if found.exists())  # and no links to what is gone
     return UserError(
         "no such file",
+        code="missing-file",
         at=Location(path),
         accepted=siblings[:_MOST_SIBLINGS] or None,
         suggestion=did_you_mean(path.name, siblings),
@@ -147,6 +160,7 @@ def check_below(file: Path, roots: Iterable[Path]) -> None:
     if not is_below(file, roots):
         raise UserError(
             "the file lies outside the folders in which it is looked for",
+            code="refused",
             at=Location(file),
             found=str(file.resolve()),
             accepted=f"a file below {', '.join(map(str, roots))}",

@@ -38,9 +38,9 @@ def experiment(named: Path) -> Path:
     if len(same) == 1:
         return files[same[0]]
     if same:
-        raise UserError("several shipped experiments have this name", found=name, accepted=same)
+        raise UserError("several shipped experiments have this name", code="duplicate", found=name, accepted=same)
     if named.exists():
         return named
     near = did_you_mean(name, files) or did_you_mean(name, (path.stem for path in paths))
     accepted = f"a file, or a shipped experiment: {', '.join(files)}"
-    raise UserError("unknown experiment", found=name, accepted=accepted, suggestion=near)
+    raise UserError("unknown experiment", code="unknown-name", found=name, accepted=accepted, suggestion=near)

@@ -33,7 +33,9 @@ def validate(model: type[Model], document: Document) -> Model:
         UserError: Every key that does not fit, with its line, reported together.
     """
     if not isinstance(document.data, dict):
-        raise UserError("not a mapping", at=Location(document.file, 1), accepted=list(model.model_fields))
+        raise UserError(
+            "not a mapping", code="wrong-type", at=Location(document.file, 1), accepted=list(model.model_fields)
+        )
     try:
         return model.model_validate(document.data)
     except ValidationError as error:
@@ -59,7 +61,9 @@ def _either(first: UserError, other: UserError) -> UserError:
     texts = [one.accepted for one in (first, other)]
     if not all(isinstance(text, str) for text in texts) or texts[1] in str(texts[0]).split(" or "):
         return first
-    return UserError(first.message, key=first.key, found=first.found, accepted=f"{texts[0]} or {texts[1]}")
+    return UserError(
+        first.message, code=first.code, key=first.key, found=first.found, accepted=f"{texts[0]} or {texts[1]}"
+    )
 
 
 def _in_data(location: Key, data: object, *, missing: bool) -> Key:
@@ -91,20 +95,29 @@ def _described(detail: ErrorDetails, path: Key, model: type[BaseModel]) -> UserE
     key = dotted(path)
     if detail["type"] == "extra_forbidden":
         known = _keys_at(model, path[:-1])
-        return UserError("unknown key", key=key, accepted=known, suggestion=did_you_mean(str(path[-1]), known))
+        return UserError(
+            "unknown key", code="unknown-key", key=key, accepted=known, suggestion=did_you_mean(str(path[-1]), known)
+        )
     field = _field_at(model, path)
     accepted = _accepted(field) if field else None
     if detail["type"] == "missing":
-        return UserError("a key is missing", key=key, accepted=accepted)
+        return UserError("a key is missing", code="missing-key", key=key, accepted=accepted)
     found, message = detail["input"], detail["msg"].removeprefix("Value error, ")
     if isinstance(accepted, list):
         return UserError(
-            "wrong value", key=key, found=found, accepted=accepted, suggestion=did_you_mean(str(found), accepted)
+            "wrong value",
+            code="wrong-value",
+            key=key,
+            found=found,
+            accepted=accepted,
+            suggestion=did_you_mean(str(found), accepted),
         )
     accepted = accepted or _wanted(detail)
     if accepted is None and message.startswith("Input should be "):  # what follows says what is accepted
         accepted = message.removeprefix("Input should be ")
-    return UserError("wrong value" if accepted else message, key=key, found=found, accepted=accepted)
+    return UserError(
+        "wrong value" if accepted else message, code="wrong-value", key=key, found=found, accepted=accepted
+    )
 
 
 def _wanted(detail: ErrorDetails) -> str | None:

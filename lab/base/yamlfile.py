@@ -82,6 +82,7 @@ def decoded(content: bytes, file: Path | str, what: str = "the file") -> str:
         likely = "UTF-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "LATIN1"
         raise UserError(
             f"{what} is not UTF-8 text",
+            code="syntax",
             at=Location(file, line),
             found=f"byte 0x{content[error.start]:02x}",
             accepted="UTF-8",
@@ -123,11 +124,17 @@ def parse(text: str, file: Path | str, *, first_line: int = 1) -> Document:
     except ReusedAnchorWarning as error:  # YAML allows it, but two names were surely meant
         lines = [int(number) for number in re.findall(r"line (\d+)", str(error))]
         at = Location(file, max(lines) + offset if lines else None)
-        raise UserError("an anchor is defined twice", at=at, suggestion="rename one of the two") from error
+        raise UserError(
+            "an anchor is defined twice", code="duplicate", at=at, suggestion="rename one of the two"
+        ) from error
     except _TooLargeError as error:
-        raise UserError(str(error), at=Location(file, error.line + 1 + offset), accepted=error.accepted) from None
+        raise UserError(
+            str(error), code="syntax", at=Location(file, error.line + 1 + offset), accepted=error.accepted
+        ) from None
     except DuplicateKeyError as error:
-        raise UserError(_first_line(error.problem), at=_mark(error, file, offset), suggestion="remove one") from error
+        raise UserError(
+            _first_line(error.problem), code="syntax", at=_mark(error, file, offset), suggestion="remove one"
+        ) from error
     except MarkedYAMLError as error:
         problem = str(error.problem or error.context)
         hint = None
@@ -135,17 +142,19 @@ def parse(text: str, file: Path | str, *, first_line: int = 1) -> Document:
             hint = "replace the tab by spaces: YAML indents by spaces alone"
         elif "flow" in f"{error.context}":
             hint = "put texts that hold , [ ] { } or : in quotes"
-        raise UserError(f"not YAML: {problem}", at=_mark(error, file, offset), suggestion=hint) from error
+        raise UserError(
+            f"not YAML: {problem}", code="syntax", at=_mark(error, file, offset), suggestion=hint
+        ) from error
     except ValueError as error:
         if "integer string conversion" not in str(error):
-            raise UserError(f"not YAML: {_first_line(str(error))}", at=Location(file)) from error
+            raise UserError(f"not YAML: {_first_line(str(error))}", code="syntax", at=Location(file)) from error
         accepted = "integers of at most 64 bits"  # Python itself refuses to read thousands of digits
-        raise UserError("an integer is too large", at=Location(file), accepted=accepted) from None
+        raise UserError("an integer is too large", code="out-of-range", at=Location(file), accepted=accepted) from None
     except (YAMLError, RecursionError, AttributeError, TypeError, KeyError, IndexError) as error:
-        raise UserError(f"not YAML: {_first_line(str(error))}", at=Location(file)) from error
+        raise UserError(f"not YAML: {_first_line(str(error))}", code="syntax", at=Location(file)) from error
     if len(documents) != 1:
         found = "several documents" if documents else "no document"
-        raise UserError("expected exactly one YAML document", at=Location(file), found=found)
+        raise UserError("expected exactly one YAML document", code="duplicate", at=Location(file), found=found)
     reader = _Plain(file, offset)
     data = reader.plain(documents[0], ())
     return Document(file, text, data, reader.lines)
@@ -161,7 +170,9 @@ def _check_size(text: str, file: Path | str) -> None:
     ):
         if found > most:
             at, accepted = Location(file), f"at most {most} {what}"
-            raise UserError("the document is too large", at=at, found=f"{found} {what}", accepted=accepted)
+            raise UserError(
+                "the document is too large", code="out-of-range", at=at, found=f"{found} {what}", accepted=accepted
+            )
 
 
 class _TooLargeError(Exception):
@@ -202,7 +213,9 @@ class _Plain:
     def plain(self, node: Any, path: Key) -> Any:  # noqa: ANN401 - any YAML value
         self.nodes += 1
         if self.nodes > MOST_EXPANDED or len(path) > MOST_DEPTH:
-            raise UserError("the document is too large once its aliases are expanded", at=Location(self.file))
+            raise UserError(
+                "the document is too large once its aliases are expanded", code="out-of-range", at=Location(self.file)
+            )
         if isinstance(node, CommentedMap | CommentedSeq) and node.tag.value is not None:
             raise self._refused(node, path)
         if isinstance(node, CommentedMap):
@@ -216,6 +229,7 @@ class _Plain:
                 if kind is int and int(node) not in INTEGERS:
                     raise UserError(
                         "the integer is too large",
+                        code="out-of-range",
                         at=Location(self.file, self.lines.get(path)),
                         key=dotted(path),
                         accepted="an integer of at most 64 bits",
@@ -229,6 +243,7 @@ class _Plain:
     def _refused(self, node: object, path: Key) -> UserError:
         return UserError(
             "this kind of value is not supported",
+            code="wrong-type",
             at=Location(self.file, self.lines.get(path)),
             key=dotted(path),
             found=str(node),
@@ -238,10 +253,24 @@ class _Plain:
     def _key(self, node: CommentedMap, key: object, path: Key) -> str:
         line = Location(self.file, node.lc.line + 1 + self.offset)
         if not isinstance(key, str):
-            raise UserError("a key must be a string", at=line, key=dotted(path), found=str(key), accepted="a string")
+            raise UserError(
+                "a key must be a string",
+                code="wrong-type",
+                at=line,
+                key=dotted(path),
+                found=str(key),
+                accepted="a string",
+            )
         if len(key) > MOST_KEY_LENGTH:
             accepted = f"at most {MOST_KEY_LENGTH} characters"
-            raise UserError("the key is too long", at=line, key=dotted(path) or None, found=key, accepted=accepted)
+            raise UserError(
+                "the key is too long",
+                code="out-of-range",
+                at=line,
+                key=dotted(path) or None,
+                found=key,
+                accepted=accepted,
+            )
         # keys merged in with `<<` have no line of their own
         place = node.lc.data.get(key) if node.lc.data else None
         self.lines[(*path, str(key))] = (place[0] if place else node.lc.line) + 1 + self.offset

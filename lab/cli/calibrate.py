@@ -71,7 +71,9 @@ def calibrate(
     before = read(file)  # a damaged file is reported before minutes are spent
     if runs is not None:
         if only:
-            raise UserError("--only chooses what is measured, and --from measures nothing", key="--only")
+            raise UserError(
+                "--only chooses what is measured, and --from measures nothing", code="conflict", key="--only"
+            )
         bench, date, version = measured_before(runs)
     else:
         date, version = datetime.now(UTC).isoformat(timespec="seconds"), VERSION
@@ -80,7 +82,9 @@ def calibrate(
     model = bench.gpu.name
     if not made.constants:
         reasons = "; ".join(f"{name}: {why}" for name, why in list(missing.items())[:3])
-        raise UserError("no constant follows from these measurements", key="calibrate", found=reasons)
+        raise UserError(
+            "no constant follows from these measurements", code="nothing-left", key="calibrate", found=reasons
+        )
     if runs is None and model in before:
         made = made.model_copy(update={"constants": {**before[model].constants, **made.constants}})
         missing = {name: why for name, why in missing.items() if name not in made.constants}

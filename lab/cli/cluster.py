@@ -52,7 +52,12 @@ def surroundings(
     address = known.address if cluster is None else cluster
     if address in {"", LOCAL}:
         if keys is not None or insecure:
-            raise UserError("--keys and --insecure belong to an address", key="--cluster", found=address or "nothing")
+            raise UserError(
+                "--keys and --insecure belong to an address",
+                code="conflict",
+                key="--cluster",
+                found=address or "nothing",
+            )
         yield address, None
         return
     from lab.cluster.security import way_to

@@ -88,7 +88,9 @@ class Inspection:
         for listing in self.listings:
             if isa in (None, listing.isa):
                 return to_json(self.title, listing.isa, listing.kernels)
-        raise UserError(f"{self.title} has no {isa}", accepted=[listing.isa for listing in self.listings])
+        raise UserError(
+            f"{self.title} has no {isa}", code="unsupported", accepted=[listing.isa for listing in self.listings]
+        )
 
 
 Follow = Callable[[Callable[[], Sequence[Stage]]], None]
@@ -117,7 +119,13 @@ def inspect_file(
         MissingToolError: no compiler, or no disassembler.
     """
     if file.suffix not in SUFFIXES[:3]:
-        raise UserError("lab cannot inspect this kind of file", at=Location(file), found=file.suffix, accepted=SUFFIXES)
+        raise UserError(
+            "lab cannot inspect this kind of file",
+            code="unsupported",
+            at=Location(file),
+            found=file.suffix,
+            accepted=SUFFIXES,
+        )
     if file.suffix == ".cubin":
         disassembly = disassemble(read_regular(file, MOST_BYTES, "the cubin"))
         return Inspection(str(file), None, (_sass(disassembly, str(file), follow),))
@@ -186,7 +194,14 @@ def emulate_words(
         )
         done = executing.execute_source(file, values, how)
     elif macros:
-        raise UserError("only CUDA has macros", at=Location(file), key="-D", found=list(macros), accepted="a .cu file")
+        raise UserError(
+            "only CUDA has macros",
+            code="unsupported",
+            at=Location(file),
+            key="-D",
+            found=list(macros),
+            accepted="a .cu file",
+        )
     else:
         done = execute_file(
             file,
@@ -267,6 +282,7 @@ def execute_file(
     if kernel is None and len(names) != 1:
         raise UserError(
             "the file does not hold exactly one kernel; name one",
+            code="out-of-range",
             at=Location(file),
             key="--kernel",
             accepted=names or "a PTX kernel",
@@ -274,6 +290,7 @@ def execute_file(
     if kernel is not None and kernel not in names:
         raise UserError(
             "there is no such kernel",
+            code="unknown-name",
             at=Location(file),
             key="--kernel",
             found=kernel,
@@ -303,7 +320,9 @@ def sizes_of_word(word: str, key: str) -> tuple[int, int, int]:
     """
     parts = word.split(",")
     if not 1 <= len(parts) <= 3 or not all(part.strip().isdecimal() and int(part) for part in parts):  # noqa: PLR2004
-        raise UserError("this is not a size", key=key, found=word, accepted="one to three integers ≥ 1: 16,16")
+        raise UserError(
+            "this is not a size", code="syntax", key=key, found=word, accepted="one to three integers ≥ 1: 16,16"
+        )
     x, y, z = (*map(int, parts), 1, 1)[:3]
     return x, y, z
 
@@ -323,6 +342,7 @@ def inspect_variant(
         known = [_title(planned) for planned in everything]
         raise UserError(
             "no variant has this id" if not found else "several variants begin with this id",
+            code="unknown-name",
             at=Location(file),
             found=variant,
             accepted="\n    ".join(["", *known[:50], *(["…"] if len(known) > 50 else [])]),  # noqa: PLR2004 - a screenful
@@ -332,6 +352,7 @@ def inspect_variant(
     if planned.toolchain.name == TRITON and not run_operator:
         raise UserError(
             "compiling a Triton function runs its Python file, which this command does not do unasked",
+            code="refused",
             at=planned.instance.template.document.at("source"),
             key="source",
             found=planned.instance.template.name,

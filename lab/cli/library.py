@@ -48,7 +48,7 @@ def explain(
     single = next((one.library.name for one in libraries if not one.library.batched), None)
     if batch > 1 and single is not None:
         accepted = "1, or a library of batches; this one launches its kernel for each product"
-        raise UserError(f"{single} picks by no batch", key="--batch", found=batch, accepted=accepted)
+        raise UserError(f"{single} picks by no batch", code="conflict", key="--batch", found=batch, accepted=accepted)
     for one in libraries:
         for line in _explained(one, (m, n, k, batch)):
             write(line)
@@ -157,7 +157,7 @@ def check(
     from lab.tuning.file.sizes import drawn, from_csv
 
     if cache not in {"auto", "cold", "warm"}:
-        raise UserError("no state of L2", key="--cache", found=cache, accepted="auto, cold, warm")
+        raise UserError("no state of L2", code="wrong-value", key="--cache", found=cache, accepted="auto, cold, warm")
     libraries = stored(library)
     multiple = max(VECTOR, ADDRESS_ALIGNMENT // ELEMENT_BYTES[libraries[0].library.dtype])
 
@@ -171,10 +171,14 @@ def check(
 
     asked = {one.library.layout: asked_of(one.library) for one in libraries}
     if not any(asked.values()):
-        raise UserError("the file has no size of these layouts", found=str(csv), accepted=", ".join(asked))
+        raise UserError(
+            "the file has no size of these layouts", code="nothing-left", found=str(csv), accepted=", ".join(asked)
+        )
     cards, reason = find_cards(measure=True)
     if not cards:
-        raise UserError(f"nothing can be checked: {reason}", accepted="a machine with an NVIDIA GPU and PyCUDA")
+        raise UserError(
+            f"nothing can be checked: {reason}", code="nothing-left", accepted="a machine with an NVIDIA GPU and PyCUDA"
+        )
     policy = SurveyPolicy(samples=7, enough_ms=20, drop=None, flush=Flush.of(cache))
     rows: list[CheckedSize] = []
     with LocalCards(cards) as pool:
@@ -236,7 +240,9 @@ def pack(
         cubins = {kernel.name: one.cubins[kernel.cubin] for kernel in one.library.kernels if kernel.cubin in one.cubins}
         if len(cubins) < len(one.library.kernels):
             missing = next(kernel.cubin for kernel in one.library.kernels if kernel.name not in cubins)
-            raise UserError("the machine code of a kernel is missing", at=Location(one.place), found=missing)
+            raise UserError(
+                "the machine code of a kernel is missing", code="missing-file", at=Location(one.place), found=missing
+            )
         made = output / f"{one.library.name}{archive.SUFFIX}"
         if one.place.is_dir():
             archive.pack(one.place, made)

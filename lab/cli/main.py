@@ -198,7 +198,9 @@ def run(
                 from lab.runs.repeat import run_twice
 
                 if services is not None:
-                    raise UserError("--repeat-check runs on this machine alone", key="--cluster", found=where)
+                    raise UserError(
+                        "--repeat-check runs on this machine alone", code="unsupported", key="--cluster", found=where
+                    )
                 outcome = run_twice(experiment, options, watch)
             else:
                 with watch() as progress:
@@ -609,7 +611,9 @@ def _named_options(words: Sequence[str]) -> dict[str, str]:
     while rest:
         name, equals, value = rest.pop(0).partition("=")
         if not name.startswith("--") or not (equals or rest):
-            raise UserError("not an option with a value", key="try", found=name, accepted="--n 10_000_000")
+            raise UserError(
+                "not an option with a value", code="syntax", key="try", found=name, accepted="--n 10_000_000"
+            )
         found[name[2:]] = value if equals else rest.pop(0)
     return found
 

@@ -29,22 +29,30 @@ def new(source: Path, output: Path | None = None, kernel: str | None = None, *, 
         UserError: The source cannot be read or has no such kernel, the kernel has no result, or the file exists.
     """
     if source.suffix not in (".cu", ".cuh"):
-        raise UserError("this is no CUDA source", at=Location(source), found=source.suffix, accepted=".cu")
+        raise UserError(
+            "this is no CUDA source", code="syntax", at=Location(source), found=source.suffix, accepted=".cu"
+        )
     text = yamlfile.read_text(source)
     chosen = choose(read_kernels(text), kernel, source)
     check_result(chosen, source)
     target = output or source.with_suffix(".yaml")
     if target.exists() and not force:
-        raise UserError("the file exists already", at=Location(target), accepted="another --output, or --force")
+        raise UserError(
+            "the file exists already", code="exists", at=Location(target), accepted="another --output, or --force"
+        )
     try:
         name = source.resolve().relative_to(target.resolve().parent).as_posix()
     except ValueError:
         message = "the experiment file must lie in the folder of its source, or above"
-        raise UserError(message, at=Location(target), accepted=f"a file in {source.resolve().parent}") from None
+        raise UserError(
+            message, code="unsupported", at=Location(target), accepted=f"a file in {source.resolve().parent}"
+        ) from None
     try:
         write_atomically(target, draft(text, name, chosen))
     except OSError as error:
-        raise UserError(f"the file cannot be written: {error.strerror}", at=Location(target)) from error
+        raise UserError(
+            f"the file cannot be written: {error.strerror}", code="unwritable", at=Location(target)
+        ) from error
     return target
 
 
@@ -59,6 +67,7 @@ def check_result(kernel: SourceKernel, source: Path) -> None:
     words = "".join(f" {re.sub('[a-z]+', _initial, one.dtype or '')}=1" for one in kernel.parameters)
     raise UserError(
         f"the kernel {kernel.qualified_name} takes no array, so that it has no result to check",
+        code="unsupported",
         at=Location(source, kernel.line),
         key="arguments",
         accepted="a parameter that points to the result; to execute the kernel as it is and see what it prints: "

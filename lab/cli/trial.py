@@ -44,7 +44,9 @@ def experiment_of(source: Path, asked: Asked) -> dict[str, Any]:
         UserError: The source cannot be read or has no such kernel, or an option names what the kernel does not have.
     """
     if source.suffix not in (".cu", ".cuh"):
-        raise UserError("this is no CUDA source", at=Location(source), found=source.suffix, accepted=".cu")
+        raise UserError(
+            "this is no CUDA source", code="syntax", at=Location(source), found=source.suffix, accepted=".cu"
+        )
     text = yamlfile.read_text(source)
     chosen = choose(read_kernels(text), asked.kernel, source)
     check_result(chosen, source)
@@ -81,7 +83,9 @@ def _problem(made: dict[str, Any], given: Mapping[str, str]) -> None:
 
 def _unknown(name: str, known: Mapping[str, Any], key: str, message: str) -> UserError:
     accepted = list(known) or "none"
-    return UserError(message, key=key, found=name, accepted=accepted, suggestion=did_you_mean(name, known))
+    return UserError(
+        message, code="unknown-name", key=key, found=name, accepted=accepted, suggestion=did_you_mean(name, known)
+    )
 
 
 def macros_of(words: Sequence[str]) -> dict[str, bool | int | float | str]:
@@ -96,7 +100,7 @@ def macros_of(words: Sequence[str]) -> dict[str, bool | int | float | str]:
 def _pair(words: str, key: str, form: str) -> tuple[str, str]:
     name, equals, value = words.partition("=")
     if not equals or not name.strip() or not value.strip():
-        raise UserError("not of the form", key=key, found=words, accepted=form)
+        raise UserError("not of the form", code="syntax", key=key, found=words, accepted=form)
     return name.strip(), value.strip()
 
 

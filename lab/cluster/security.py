@@ -82,13 +82,16 @@ def way_to(address: str, keys: Path | None, *, insecure: bool) -> Way:
     except ValueError:
         host, port = None, PORT
     if not host or parts.scheme not in {"tls", "tcp"} or parts.path not in {"", "/"} or parts.query:
-        raise UserError("not the address of a scheduler", key="--cluster", found=address, accepted=accepted)
+        raise UserError(
+            "not the address of a scheduler", code="wrong-value", key="--cluster", found=address, accepted=accepted
+        )
     shown = f"[{host}]" if ":" in host else host
     whole = f"{parts.scheme}://{shown}:{port}"
     if parts.scheme == "tcp":
         if not insecure:
             raise UserError(
                 "a scheduler runs whatever it is sent, and on this address anybody who reaches it can send",
+                code="refused",
                 key="--cluster",
                 found=address,
                 accepted=accepted,
@@ -96,11 +99,14 @@ def way_to(address: str, keys: Path | None, *, insecure: bool) -> Way:
             )
         return Way(whole, None)
     if keys is None:
-        raise UserError("TLS needs keys", key="--keys", accepted="a folder that `lab cluster keys DIR` made")
+        raise UserError(
+            "TLS needs keys", code="missing-key", key="--keys", accepted="a folder that `lab cluster keys DIR` made"
+        )
     missing = [name for name in (AUTHORITY, CERTIFICATE, KEY) if not (keys / name).is_file()]
     if missing:
         raise UserError(
             f"the folder of keys lacks {', '.join(missing)}",
+            code="missing-file",
             key="--keys",
             found=str(keys),
             accepted="a folder that `lab cluster keys DIR` made",
@@ -108,6 +114,7 @@ def way_to(address: str, keys: Path | None, *, insecure: bool) -> Way:
     if (keys / KEY).stat().st_mode & 0o077:
         raise UserError(
             "others may read the private key",
+            code="refused",
             key="--keys",
             found=f"{keys / KEY}: mode {(keys / KEY).stat().st_mode & 0o777:o}",
             accepted="mode 600",
@@ -144,7 +151,9 @@ def make_keys(folder: Path) -> tuple[Path, ...]:
     from cryptography.x509.oid import NameOID
 
     if there := [name for name in (AUTHORITY, CERTIFICATE, KEY) if (folder / name).exists()]:
-        raise UserError(f"the folder holds {', '.join(there)} already", found=str(folder), accepted="another folder")
+        raise UserError(
+            f"the folder holds {', '.join(there)} already", code="exists", found=str(folder), accepted="another folder"
+        )
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     authority, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "lab cluster authority")])

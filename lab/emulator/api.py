@@ -162,6 +162,7 @@ def launch(
     if shared > MAX_SHARED_BYTES:
         raise UserError(
             "the block has too much shared memory",
+            code="out-of-range",
             key="dynamic_shared_bytes" if dynamic_shared_bytes else None,
             found=f"{shared} bytes",
             accepted=f"at most {MAX_SHARED_BYTES} bytes, static and dynamic together",
@@ -594,10 +595,14 @@ def _chosen(blocks: Sequence[int], grid: tuple[int, int, int], cluster: tuple[in
     accepted = f"different numbers from 0 to {math.prod(grid) - 1}, in whole clusters of {size}"
     inside = len(numbers) and numbers.min() >= 0 and numbers.max() < math.prod(grid)
     if not inside or len(np.unique(numbers)) < len(numbers) or len(numbers) % size:
-        raise UserError("these blocks cannot be executed", key="blocks", found=list(blocks), accepted=accepted)
+        raise UserError(
+            "these blocks cannot be executed", code="unsupported", key="blocks", found=list(blocks), accepted=accepted
+        )
     clusters = numbers.reshape(-1, size)
     if (clusters != clusters[:, :1] // size * size + np.arange(size)).any():
-        raise UserError("these blocks cannot be executed", key="blocks", found=list(blocks), accepted=accepted)
+        raise UserError(
+            "these blocks cannot be executed", code="unsupported", key="blocks", found=list(blocks), accepted=accepted
+        )
     return numbers
 
 
@@ -617,7 +622,7 @@ def _loops(program: Program, lines: tuple[LineCount, ...]) -> tuple[LoopCounts, 
 def _three(size: int | Sequence[int], name: str) -> tuple[int, int, int]:
     values = [int(size)] if isinstance(size, (int, np.integer)) else [int(value) for value in size]
     if not 1 <= len(values) <= 3 or min(values) < 1:  # noqa: PLR2004  three axes
-        raise UserError(f"the {name} must be one to three positive numbers", key=name, found=size)
+        raise UserError(f"the {name} must be one to three positive numbers", code="wrong-value", key=name, found=size)
     x, y, z = (*values, 1, 1)[:3]
     return x, y, z
 
@@ -630,11 +635,12 @@ def _check_geometry(program: Program, grid: tuple[int, int, int], block: tuple[i
     """
     if any(n > most for n, most in zip(grid, _GRID_LIMITS, strict=True)):
         accepted = "at most {:,} blocks along x, {:,} along y and z".format(*_GRID_LIMITS)
-        raise UserError("the grid is too large", key="grid", found=grid, accepted=accepted)
+        raise UserError("the grid is too large", code="out-of-range", key="grid", found=grid, accepted=accepted)
     total = block[0] * block[1] * block[2]
     if total > _MOST_THREADS or any(n > most for n, most in zip(block, _LIMITS, strict=True)):
         raise UserError(
             "the block is too large",
+            code="out-of-range",
             key="block",
             found=block,
             accepted=f"at most {_MOST_THREADS} threads, each axis at most {_LIMITS}",
@@ -643,6 +649,7 @@ def _check_geometry(program: Program, grid: tuple[int, int, int], block: tuple[i
     if required and block != required:
         raise UserError(
             "the block has another size than the kernel requires (.reqntid)",
+            code="mismatch",
             key="block",
             found=block,
             accepted=required,
@@ -651,6 +658,7 @@ def _check_geometry(program: Program, grid: tuple[int, int, int], block: tuple[i
     if bounds and total > math.prod(bounds):
         raise UserError(
             "the block is larger than the kernel's __launch_bounds__",
+            code="mismatch",
             key="block",
             found=f"{block}, {total} threads",
             accepted=f"at most {math.prod(bounds)} threads",
@@ -667,6 +675,7 @@ class _Arguments:
         if len(args) != len(parameters):
             raise UserError(
                 "the number of arguments is not the number of the kernel's parameters",
+                code="mismatch",
                 key="args",
                 found=len(args),
                 accepted=", ".join(f".{p.type} {p.name}" for p in parameters),
@@ -702,6 +711,7 @@ class _Arguments:
         if len(raw) != size:
             raise UserError(
                 f"argument {index} does not have the size of its parameter",
+                code="mismatch",
                 key=f"args[{index}]",
                 found=f"{len(raw)} bytes",
                 accepted=f"{size} bytes (.{parameter.type} {parameter.name})",
@@ -713,6 +723,7 @@ class _Arguments:
             dtype = buffer.source.dtype if isinstance(buffer, IndexedBuffer) else buffer.array.dtype
             raise UserError(
                 f"argument {index} is an array, but the parameter is not a pointer",
+                code="mismatch",
                 key=f"args[{index}]",
                 found=f"array of {dtype}",
                 accepted=f".{parameter.type} {parameter.name}",
@@ -752,6 +763,7 @@ class _Arguments:
         if size != BYTES or align_of(parameter) % ALIGNMENT:
             raise UserError(
                 f"argument {index} is a tensor map, but the parameter cannot hold one",
+                code="unsupported",
                 key=f"args[{index}]",
                 found=f"{size} bytes, aligned to {align_of(parameter)}",
                 accepted=f"{BYTES} bytes, aligned to {ALIGNMENT}, or a pointer to them",
@@ -777,6 +789,7 @@ class _Arguments:
         if len(strides) != len(tensor_map.extents) - 1 or len(tensor_map.box) != sizes:
             raise UserError(
                 "the parts of the tensor map have different numbers of dimensions",
+                code="mismatch",
                 key=key,
                 found=f"extents {tensor_map.extents}, box {tensor_map.box}, {1 + len(tensor_map.outer)} strides",
                 accepted="as many sizes of the box as extents, and one stride fewer",
@@ -796,6 +809,7 @@ class _Arguments:
         if not (array.flags.c_contiguous or array.flags.f_contiguous):
             raise UserError(
                 "the array is not contiguous",
+                code="mismatch",
                 key=key,
                 found=array.strides,
                 accepted="a C- or Fortran-contiguous array",
@@ -806,7 +820,9 @@ class _Arguments:
                     self._fill(region, buffer, name)
                 return region.base
             if np.may_share_memory(known.array, array):
-                raise UserError("the array overlaps an earlier one: pass the same array, or a copy", key=key)
+                raise UserError(
+                    "the array overlaps an earlier one: pass the same array, or a copy", code="duplicate", key=key
+                )
         region = self._space.allocate(buffer.name or f"{key} ({name})", "global", array.nbytes)
         self._fill(region, buffer, name)
         readonly = buffer.readonly and self._may_write(name)
@@ -906,17 +922,22 @@ def _scalar(index: int, parameter: Variable, value: Any) -> bytes:  # noqa: ANN4
         if value.dtype.itemsize != wanted.itemsize or not fits:
             raise UserError(
                 f"argument {index} does not fit its parameter",
+                code="mismatch",
                 key=key,
                 found=f"{value.dtype} {value}",
                 accepted=accepted,
             )
         return value.tobytes()
     if (isinstance(value, float) and wanted.kind != "f") or not isinstance(value, (int, float, bool)):
-        raise UserError(f"argument {index} does not fit its parameter", key=key, found=value, accepted=accepted)
+        raise UserError(
+            f"argument {index} does not fit its parameter", code="mismatch", key=key, found=value, accepted=accepted
+        )
     try:
         return np.array(value, wanted).tobytes()
     except OverflowError:
-        raise UserError(f"argument {index} is out of range", key=key, found=value, accepted=accepted) from None
+        raise UserError(
+            f"argument {index} is out of range", code="out-of-range", key=key, found=value, accepted=accepted
+        ) from None
 
 
 def _module_variables(program: Program, space: AddressSpace, constants: Mapping[str, NDArray[Any]]) -> dict[str, int]:
@@ -937,11 +958,17 @@ def _module_variables(program: Program, space: AddressSpace, constants: Mapping[
     known = {variable.name: (variable, region) for variable, _, region in pending if variable.space == "const"}
     for symbol, array in constants.items():
         if symbol not in known:
-            raise UserError("no such variable in constant memory", key=f"constants.{symbol}", accepted=list(known))
+            raise UserError(
+                "no such variable in constant memory",
+                code="unknown-name",
+                key=f"constants.{symbol}",
+                accepted=list(known),
+            )
         variable, region = known[symbol]
         if array.nbytes > size_of(variable):
             raise UserError(
                 f"the variable {symbol} in constant memory has {size_of(variable)} bytes",
+                code="out-of-range",
                 key=f"constants.{symbol}",
                 found=f"{array.nbytes} bytes",
                 accepted=f"at most {size_of(variable)} bytes",

@@ -53,17 +53,29 @@ def _argument(word: str, position: int, random: np.random.Generator) -> Any:  # 
     key = f"args[{position}]"
     match = _WORD.match(word)
     if match is None:
-        raise UserError("this is not a kernel argument", key=key, found=word, accepted=_ACCEPTED)
+        raise UserError("this is not a kernel argument", code="wrong-type", key=key, found=word, accepted=_ACCEPTED)
     name, sizes, value = match.groups()
     if name not in _TYPES:
         raise UserError(
-            "unknown type", key=key, found=name, accepted=list(_TYPES), suggestion=did_you_mean(name, _TYPES)
+            "unknown type",
+            code="unknown-name",
+            key=key,
+            found=name,
+            accepted=list(_TYPES),
+            suggestion=did_you_mean(name, _TYPES),
         )
     dtype = np.dtype(_TYPES[name])
     if sizes is None:
         return _number(value, dtype, key)
     if value not in _FILLS:
-        raise UserError("unknown fill", key=key, found=value, accepted=_FILLS, suggestion=did_you_mean(value, _FILLS))
+        raise UserError(
+            "unknown fill",
+            code="unknown-name",
+            key=key,
+            found=value,
+            accepted=_FILLS,
+            suggestion=did_you_mean(value, _FILLS),
+        )
     shape = _shape(sizes, key)
     array = _filled(value, shape, dtype, random)
     return Buffer(array, initialised=value not in ("uninitialised", "out"), output=value == "out")
@@ -74,7 +86,13 @@ def _shape(sizes: str, key: str) -> tuple[int, ...]:
     # a very long number is refused before it is converted
     if any(len(part) > _MOST_DIGITS for part in parts) or math.prod(map(int, parts)) > _MOST_ELEMENTS:
         found = sizes if len(sizes) <= _MOST_SHOWN else f"{sizes[:_MOST_SHOWN]}..."
-        raise UserError("the buffer is too large", key=key, found=found, accepted=f"at most {_MOST_ELEMENTS} elements")
+        raise UserError(
+            "the buffer is too large",
+            code="out-of-range",
+            key=key,
+            found=found,
+            accepted=f"at most {_MOST_ELEMENTS} elements",
+        )
     return tuple(map(int, parts))
 
 
@@ -83,7 +101,9 @@ def _number(text: str, dtype: np.dtype[Any], key: str) -> Any:  # noqa: ANN401  
         number = float(text) if dtype.kind == "f" else int(text, 0)
         return np.array(number, dtype)[()]
     except (ValueError, OverflowError):
-        raise UserError("this is not a number of that type", key=key, found=text, accepted=dtype.name) from None
+        raise UserError(
+            "this is not a number of that type", code="wrong-type", key=key, found=text, accepted=dtype.name
+        ) from None
 
 
 def _filled(fill: str, shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> NDArray[Any]:

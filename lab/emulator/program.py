@@ -517,6 +517,7 @@ def _kernel(module: Module, name: str) -> Function:
     names = [function.name for function in module.kernels]
     raise UserError(
         "the PTX has no such kernel",
+        code="unknown-name",
         found=name,
         accepted=names,
         suggestion=did_you_mean(name, names),

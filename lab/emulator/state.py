@@ -52,6 +52,7 @@ class LoadedVariables:
                 if len(kept) != region.size:
                     raise UserError(
                         f"the variable {symbol} has another size than in the launches before",
+                        code="mismatch",
                         key=f"state.{symbol}",
                         found=f"{region.size} bytes",
                         accepted=f"{len(kept)} bytes",

@@ -47,7 +47,9 @@ def from_text(text: str, file: Path, *, run_operator: bool = True) -> Experiment
     """Check the text of an experiment; `file` names it, and relative paths start from its folder."""
     document = yamlfile.parse(text, file)
     if isinstance(document.data, dict) and "groups" in document.data and "kernels" not in document.data:
-        raise UserError("this is a tuning file", at=Location(file), key="groups", suggestion=f"lab tune {file}")
+        raise UserError(
+            "this is a tuning file", code="unsupported", at=Location(file), key="groups", suggestion=f"lab tune {file}"
+        )
     if isinstance(document.data, dict) and "source" in document.data:
         return _of_plain_kernel(text, file, document)
     for i, one in enumerate(_listed(document)):
@@ -116,7 +118,9 @@ def _check_toolchains(raw: PlainFile, only: str, document: yamlfile.Document) ->
     if others:
         message = "a Triton function is compiled by Triton" if only == TRITON else "PTX is assembled, not compiled"
         accepted = f"{only}, or no toolchains at all"
-        raise UserError(message, at=document.at("toolchains"), key="toolchains", found=others, accepted=accepted)
+        raise UserError(
+            message, code="unsupported", at=document.at("toolchains"), key="toolchains", found=others, accepted=accepted
+        )
 
 
 def _common(raw: MeasuringFile, text: str, file: Path, document: yamlfile.Document) -> dict[str, Any]:
@@ -125,6 +129,7 @@ def _common(raw: MeasuringFile, text: str, file: Path, document: yamlfile.Docume
         if name not in BASELINES:
             raise UserError(
                 "unknown baseline",
+                code="unknown-name",
                 at=document.at("baselines", i),
                 key=f"baselines[{i}]",
                 found=name,
@@ -167,7 +172,7 @@ def _search(raw: MeasuringFile, document: yamlfile.Document) -> SearchModel | No
     if needed and all(getattr(search, name) is None for name in needed):
         key = f"search.{needed[0]}"
         accepted = f"{' or '.join(needed)}: the strategy {search.strategy} needs a number of variants to measure"
-        raise UserError("missing", at=document.at("search"), key=key, accepted=accepted)
+        raise UserError("missing", code="missing-key", at=document.at("search"), key=key, accepted=accepted)
     others = {"evaluations", "seconds", "batch", "stop"} if draws else {"sample", "refine"}
     if search.strategy not in {"prior", "surrogate"}:
         others |= {"candidates", "known"}
@@ -176,6 +181,7 @@ def _search(raw: MeasuringFile, document: yamlfile.Document) -> SearchModel | No
         whose = "the strategy random" if name in {"sample", "refine"} else whose
         raise UserError(
             f"a key of {whose}",
+            code="unknown-key",
             at=document.at("search", name),
             key=f"search.{name}",
             found=f"strategy: {search.strategy}",
@@ -183,11 +189,16 @@ def _search(raw: MeasuringFile, document: yamlfile.Document) -> SearchModel | No
         )
     if search.strategy == "prior" and search.candidates == 0 and search.known is None:
         raise UserError(
-            "nothing to order", at=document.at("search", "candidates"), key="search.candidates", accepted="1 or more"
+            "nothing to order",
+            code="missing-key",
+            at=document.at("search", "candidates"),
+            key="search.candidates",
+            accepted="1 or more",
         )
     if search.known is not None and search.candidates is not None:
         raise UserError(
             "both known times and candidates to predict",
+            code="conflict",
             at=document.at("search", "candidates"),
             key="search.candidates",
             accepted="one of the two: with known times, nothing is predicted",
@@ -196,6 +207,7 @@ def _search(raw: MeasuringFile, document: yamlfile.Document) -> SearchModel | No
     if several:
         raise UserError(
             f"a search by the strategy {search.strategy} compares variants of one compiler and architecture",
+            code="conflict",
             at=document.at(several[0]),
             key=several[0],
             found=getattr(raw, several[0]),
@@ -255,6 +267,7 @@ def _kernels(
         if entry.name in seen:
             raise UserError(
                 "two kernels have the same name",
+                code="duplicate",
                 at=document.at("kernels", i),
                 key=f"kernels[{i}].name",
                 found=entry.name,
@@ -275,6 +288,7 @@ def _names_source(i: int, entry: KernelModel, document: yamlfile.Document) -> bo
         key = "source" if entry.source is not None else "template"
         raise UserError(
             "a kernel has either a template or a source",
+            code="missing-key",
             at=document.at(*place, key),
             key=yamlfile.dotted((*place, key)),
             found=entry.source,
@@ -284,6 +298,7 @@ def _names_source(i: int, entry: KernelModel, document: yamlfile.Document) -> bo
         if key not in ("template", "name", "parameters", "constraints"):
             raise UserError(
                 f"a key of a source; a template itself says its {key}",
+                code="unknown-key",
                 at=document.at(*place, key),
                 key=yamlfile.dotted((*place, key)),
                 accepted="template, name, parameters, constraints",
@@ -310,6 +325,7 @@ def _kernel(i: int, raw: ExperimentFile, wanted: tuple[ProblemCase, ...], docume
     if template.declares.operator != raw.operator:
         raise UserError(
             f"the template is for the operator {template.declares.operator!r}",
+            code="unsupported",
             at=document.at(*place, "template"),
             key=yamlfile.dotted((*place, "template")),
             found=entry.template,
@@ -320,6 +336,7 @@ def _kernel(i: int, raw: ExperimentFile, wanted: tuple[ProblemCase, ...], docume
         field, values = refused[0]
         raise UserError(
             f"the template {entry.template} does not support this problem",
+            code="unsupported",
             at=document.at("problem", field),
             key=f"problem.{field}",
             found=wanted[0].values.get(field),
@@ -344,6 +361,7 @@ def _axes(
         if name not in declared:
             raise UserError(
                 f"the template {template.name} has no such parameter",
+                code="unknown-name",
                 at=at,
                 key=key,
                 accepted=list(declared) or "no parameter: the template declares none",
@@ -354,7 +372,12 @@ def _axes(
             accepted = declared[name].refuses(value)
             if accepted:
                 raise UserError(
-                    f"wrong value for {name} ({declared[name].help})", at=at, key=key, found=value, accepted=accepted
+                    f"wrong value for {name} ({declared[name].help})",
+                    code="wrong-value",
+                    at=at,
+                    key=key,
+                    found=value,
+                    accepted=accepted,
                 )
         # Python says that 1 equals true, but they are not duplicates here; types were checked above
         axes[name] = tuple(dict.fromkeys(values))
@@ -377,6 +400,7 @@ def _constraints(
             if name not in known:
                 raise UserError(
                     f"unknown name {name!r} in a constraint",
+                    code="unknown-name",
                     at=at,
                     key=key,
                     found=expression,

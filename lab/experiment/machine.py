@@ -63,6 +63,7 @@ def on(experiment: Experiment, archs: Sequence[str]) -> Experiment:
             found = ", ".join(f"{facts[name]} on {arch}" for arch, facts in zip(archs, each, strict=True))
             raise UserError(
                 f"a rule names {name}, which differs between the architectures",
+                code="conflict",
                 at=experiment.at("archs"),
                 key="archs",
                 found=found,
@@ -86,5 +87,7 @@ def _ruled(experiment: Experiment, name: str, text: str, facts: Mapping[str, Sca
     value = evaluate(text, facts, at=at, key=key)
     taken = tuple(dict.fromkeys(one for kernel in experiment.kernels for one in kernel.axes.get(name, ())))
     if value not in taken:
-        raise UserError("no variant has the value of this rule", at=at, key=key, found=value, accepted=taken)
+        raise UserError(
+            "no variant has the value of this rule", code="nothing-left", at=at, key=key, found=value, accepted=taken
+        )
     return value

@@ -136,6 +136,7 @@ def check_quotes(document: Document) -> None:
     mistakes = [
         UserError(
             "the text ends inside of a bracket: YAML ends a text at a comma",
+            code="syntax",
             at=document.at(*path),
             key=dotted(path),
             found=text,
@@ -181,11 +182,13 @@ def _check_sizes(reading: Reading, known: set[str]) -> None:
         for key in ("grid", "block"):
             if getattr(raw, key) is None:
                 accepted = "an expression such as ceil_div(n, block_size_x), or a list of up to three"
-                reading.refuse("a key is missing", (key,), accepted=accepted)
+                reading.refuse("a key is missing", (key,), code="missing-key", accepted=accepted)
     else:
         for key in ("kernel", "grid", "block", "cluster"):
             if getattr(raw, key) is not None:
-                reading.refuse(f"the key {key} cannot stand beside launches", (key,), accepted="launches alone")
+                reading.refuse(
+                    f"the key {key} cannot stand beside launches", (key,), code="unknown-key", accepted="launches alone"
+                )
     for path, launch in _launches(raw):
         for key in ("grid", "block", "cluster"):
             for i, size in enumerate(_sizes(getattr(launch, key))):
@@ -201,7 +204,14 @@ def _check_sizes(reading: Reading, known: set[str]) -> None:
                 known_names = list(raw.arguments or {})
                 suggestion = did_you_mean(name, known_names)
                 place = (*path, "arguments", i)
-                reading.refuse("no such argument", place, found=name, accepted=known_names, suggestion=suggestion)
+                reading.refuse(
+                    "no such argument",
+                    place,
+                    code="unknown-name",
+                    found=name,
+                    accepted=known_names,
+                    suggestion=suggestion,
+                )
 
 
 def _types(
@@ -215,7 +225,14 @@ def _types(
             if word is None:
                 accepted = f"{', '.join(CUDA_NAMES.values())}, or NumPy's name of one"
                 suggestion = did_you_mean(str(value), [*CUDA_NAMES, *CUDA_NAMES.values()])
-                reading.refuse("no type", ("parameters", name), found=value, accepted=accepted, suggestion=suggestion)
+                reading.refuse(
+                    "no type",
+                    ("parameters", name),
+                    code="unsupported",
+                    found=value,
+                    accepted=accepted,
+                    suggestion=suggestion,
+                )
         if name in axes:
             made[name] = tuple(dict.fromkeys(word for word in words.values() if word is not None)) or axes[name]
     return made
@@ -272,14 +289,18 @@ def _entry_of_ptx(reading: Reading, text: str, wanted: str | None, path: Key) ->
     try:
         names = [kernel.name for kernel in read_ptx(text, reading.source).kernels]
     except ReaderError as error:
-        raise UserError(f"the source is not PTX: {error}", at=reading.document.at("source"), key="source") from error
+        raise UserError(
+            f"the source is not PTX: {error}", code="syntax", at=reading.document.at("source"), key="source"
+        ) from error
     if wanted is None and len(names) == 1:
         return names[0]
     if wanted not in names:
         message = "the source has no such kernel" if wanted else "name the kernel"
         suggestion = did_you_mean(wanted or "", names)
         at = reading.document.at(*path)
-        raise UserError(message, at=at, key=dotted(path), found=wanted, accepted=names, suggestion=suggestion)
+        raise UserError(
+            message, code="unsupported", at=at, key=dotted(path), found=wanted, accepted=names, suggestion=suggestion
+        )
     return wanted
 
 

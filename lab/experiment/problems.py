@@ -212,4 +212,6 @@ def _complete(
 
 
 def _error(message: str, document: Document, place: Key, found: object, accepted: str) -> UserError:
-    return UserError(message, at=document.at(*place), key=yamlfile.dotted(place), found=found, accepted=accepted)
+    return UserError(
+        message, code="wrong-value", at=document.at(*place), key=yamlfile.dotted(place), found=found, accepted=accepted
+    )

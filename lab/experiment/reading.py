@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.base.elements import element_named
-from lab.base.errors import Location, UserError, did_you_mean
+from lab.base.errors import Code, Location, UserError, did_you_mean
 from lab.base.expressions import Scalar, names_in
 from lab.base.files import read_regular, with_target, within
 from lab.base.yamlfile import Document, Key, decoded, dotted
@@ -98,9 +98,16 @@ class Reading(ABC):
         except UserError as error:
             self.mistakes.append(error)
 
-    def refuse(self, message: str, path: Key, **details: Any) -> None:  # noqa: ANN401 - those of UserError
+    def refuse(
+        self,
+        message: str,
+        path: Key,
+        *,
+        code: Code = "wrong-value",
+        **details: Any,  # noqa: ANN401 - those of UserError
+    ) -> None:
         """Keep a mistake that stands at a place of the file."""
-        self.mistakes.append(UserError(message, at=self.document.at(*path), key=dotted(path), **details))
+        self.mistakes.append(UserError(message, code=code, at=self.document.at(*path), key=dotted(path), **details))
 
     @property
     def folder(self) -> Path:
@@ -130,9 +137,17 @@ class Reading(ABC):
             values: list[Any] = values_of(given, self.document, path)
             for value in values:
                 if type(value) not in _TYPES:
-                    self.refuse("wrong type", path, found=value, accepted="a number, true or false, or text")
+                    self.refuse(
+                        "wrong type", path, code="wrong-type", found=value, accepted="a number, true or false, or text"
+                    )
             if {isinstance(value, bool | str) for value in values} == {True, False}:
-                self.refuse("the values are of several types", path, found=values, accepted="values of one type")
+                self.refuse(
+                    "the values are of several types",
+                    path,
+                    code="mismatch",
+                    found=values,
+                    accepted="values of one type",
+                )
             # Python says that 1 equals true and 1.0; types are those of the file
             return tuple({repr(value): value for value in values}.values())
         return ()
@@ -155,7 +170,7 @@ class PlainReading(Reading):
         if not isinstance(problem, dict | list):  # without names for its values, nothing else can be judged
             accepted = f"names and values: {{n: {problem}}}"
             at = self.document.at("problem")
-            raise UserError("not a mapping", at=at, key="problem", found=problem, accepted=accepted)
+            raise UserError("not a mapping", code="wrong-type", at=at, key="problem", found=problem, accepted=accepted)
         entries = problem if isinstance(problem, list) else [problem]
         return {str(name) for entry in entries if isinstance(entry, dict) for name in entry} - {"emulate"}
 
@@ -222,6 +237,7 @@ def check_emulated(reading: PlainReading) -> None:
             reading.refuse(
                 "the problem has no such field",
                 ("emulate", name),
+                code="unknown-name",
                 found=name,
                 accepted=sorted(fields),
                 suggestion=did_you_mean(name, fields),
@@ -238,6 +254,7 @@ def check_names(reading: Reading, expression: str | float | None, path: Key, kno
             reading.refuse(
                 f"unknown name {name!r} in {what}",
                 path,
+                code="unknown-name",
                 found=expression,
                 accepted=sorted(known),
                 suggestion=did_you_mean(name, known),
@@ -254,7 +271,9 @@ def baseline_of(reading: Reading, axes: Mapping[str, tuple[Scalar, ...]]) -> dic
         if name not in axes:
             suggestion = did_you_mean(name, axes)
             path: Key = ("baseline", name)
-            reading.refuse("no such parameter", path, found=name, accepted=list(axes), suggestion=suggestion)
+            reading.refuse(
+                "no such parameter", path, code="unknown-name", found=name, accepted=list(axes), suggestion=suggestion
+            )
         elif value in axes[name]:
             chosen[name] = value
         elif same := [one for one in axes[name] if element_named(str(one)) == element_named(str(value)) is not None]:
@@ -263,7 +282,9 @@ def baseline_of(reading: Reading, axes: Mapping[str, tuple[Scalar, ...]]) -> dic
             check_names(reading, value, ("baseline", name), {*FACTS}, "the rule")
             chosen[name] = value
         else:
-            reading.refuse("no variant has this value", ("baseline", name), found=value, accepted=axes[name])
+            reading.refuse(
+                "no variant has this value", ("baseline", name), code="nothing-left", found=value, accepted=axes[name]
+            )
     return chosen
 
 

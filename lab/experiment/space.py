@@ -85,6 +85,7 @@ def expand(experiment: Experiment, *, max_variants: int | None = None) -> Expans
         raise UserError(
             f"the sweep has {variants} variants ({points} points, {len(experiment.toolchains)} toolchains, "
             f"{len(experiment.archs)} architectures, {len(experiment.options)} sets of options)",
+            code="out-of-range",
             at=Location(experiment.file),
             key="kernels",
             accepted=f"at most {limit}",
@@ -133,6 +134,7 @@ def _everything(experiment: Experiment) -> Expansion:
     if combinations > _MOST_COMBINATIONS:
         raise UserError(
             f"the sweep has {combinations} combinations before constraints",
+            code="out-of-range",
             at=Location(experiment.file),
             key="kernels",
             accepted=f"at most {_MOST_COMBINATIONS}",
@@ -236,6 +238,7 @@ def _nothing_left(experiment: Experiment, i: int, kernel: KernelEntry, reasons: 
     at = kernel.constraints[0][1] if kernel.constraints else Location(experiment.file)
     return UserError(
         f"no combination of the parameters of kernel {kernel.name!r} is left",
+        code="nothing-left",
         at=at,
         key="constraints" if isinstance(experiment.operator, Declared) else f"kernels[{i}]",
         found=f"{sum(reasons.values())} combinations, left out by: {blame}",

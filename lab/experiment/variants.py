@@ -240,6 +240,7 @@ def _needed(experiment: Experiment) -> Iterator[str]:
         if not compilers:
             raise UserError(
                 f"no toolchain compiles the kernel {kernel.name}",
+                code="unsupported",
                 key="toolchains",
                 found=experiment.toolchains,
                 accepted="auto, nvrtc or nvcc, too",
@@ -279,6 +280,7 @@ def plan(
             if not tool.supports(arch):
                 raise UserError(
                     f"{tool.name} {tool.version} cannot target {arch}",
+                    code="unsupported",
                     at=experiment.at("archs"),
                     key="archs",
                     found=arch,

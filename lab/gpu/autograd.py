@@ -59,9 +59,17 @@ def instance(name: str, rows: int, columns: int, dtype: str) -> Instance:
         UserError: The rows are too long, or have another element type.
     """
     if dtype not in DTYPES:
-        raise UserError("no kernel for this element type", key="dtype", found=dtype, accepted=", ".join(DTYPES))
+        raise UserError(
+            "no kernel for this element type", code="nothing-left", key="dtype", found=dtype, accepted=", ".join(DTYPES)
+        )
     if columns > LONGEST:
-        raise UserError("the rows are too long", key="columns", found=columns, accepted=f"at most {LONGEST} elements")
+        raise UserError(
+            "the rows are too long",
+            code="out-of-range",
+            key="columns",
+            found=columns,
+            accepted=f"at most {LONGEST} elements",
+        )
     threads = next(one for one in _THREADS if one * _ITEMS * _WIDTH >= columns)
     given: dict[str, Scalar] = {
         "threads": threads,
@@ -126,7 +134,9 @@ def _run(torch: Any, name: str, tensors: Mapping[str, Any]) -> None:  # noqa: AN
     """Launch a kernel on contiguous tensors of one shape."""
     one = next(iter(tensors.values()))
     if not one.is_cuda or one.dim() == 0:
-        raise UserError("not a tensor of rows on the GPU", key="x", found=f"{tuple(one.shape)} on {one.device}")
+        raise UserError(
+            "not a tensor of rows on the GPU", code="wrong-type", key="x", found=f"{tuple(one.shape)} on {one.device}"
+        )
     if one.numel() == 0:
         return
     columns = int(one.shape[-1])

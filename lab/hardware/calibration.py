@@ -193,7 +193,8 @@ def _check_schema(document: Document) -> None:
     found = data.get("schema") if isinstance(data, dict) else None
     if found != SCHEMA:
         raise UserError(
-            "this is no calibration that this version of lab reads", at=document.at("schema"), key="schema",
+            "this is no calibration that this version of lab reads", code="version",
+            at=document.at("schema"), key="schema",
             found="nothing" if found is None else found, accepted=str(SCHEMA),
             suggestion="calibrate again: lab calibrate",
         )  # fmt: skip
@@ -204,7 +205,8 @@ def _check(document: Document, model: str, name: str, constant: MeasuredConstant
     path = ("gpus", model, "constants", name)
     if known is None:
         raise UserError(
-            "unknown constant", at=document.at(*path), key=yamlfile.dotted(path), accepted=tuple(CONSTANTS),
+            "unknown constant", code="unknown-name",
+            at=document.at(*path), key=yamlfile.dotted(path), accepted=tuple(CONSTANTS),
             suggestion=did_you_mean(name, CONSTANTS),
         )  # fmt: skip
     for key, found, accepted, fits in (
@@ -215,7 +217,9 @@ def _check(document: Document, model: str, name: str, constant: MeasuredConstant
     ):  # fmt: skip
         if not fits:
             at, named = document.at(*path, key), yamlfile.dotted((*path, key))
-            raise UserError("impossible in a calibration", at=at, key=named, found=found, accepted=accepted)
+            raise UserError(
+                "impossible in a calibration", code="wrong-value", at=at, key=named, found=found, accepted=accepted
+            )
 
 
 def text_of(calibrations: Mapping[str, Calibration]) -> str:
@@ -267,7 +271,9 @@ def write(file: Path, model: str, found: Calibration) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, text)
     except OSError as error:
-        raise UserError(f"the calibration cannot be written: {error.strerror}", at=Location(file)) from error
+        raise UserError(
+            f"the calibration cannot be written: {error.strerror}", code="unwritable", at=Location(file)
+        ) from error
 
 
 def in_use() -> Mapping[str, Calibration]:

@@ -120,12 +120,18 @@ class Architecture:
         name = np.dtype(dtype).name
         known = {"float32": self.fp32_lanes, "float64": self.fp64_lanes, "float16": self.fp16_lanes}
         if name not in known:
-            raise UserError("this type has no known peak", key="dtype", found=name, accepted=tuple(known))
+            raise UserError(
+                "this type has no known peak", code="unsupported", key="dtype", found=name, accepted=tuple(known)
+            )
         rate = known[name]
         if rate is None:
             accepted = tuple(key for key, value in known.items() if value is not None)
             raise UserError(
-                f"the {name} rate of {self.arch} is not documented", key="dtype", found=name, accepted=accepted
+                f"the {name} rate of {self.arch} is not documented",
+                code="unsupported",
+                key="dtype",
+                found=name,
+                accepted=accepted,
             )
         return rate
 
@@ -345,7 +351,7 @@ def architecture_for(arch: str) -> Architecture:
     known = ARCHITECTURES.get(f"sm_{match[1]}{match[2]}") if match else None
     if known is None:
         raise UserError(
-            "unknown GPU architecture", key="arch", found=arch, accepted=tuple(ARCHITECTURES),
+            "unknown GPU architecture", code="unknown-name", key="arch", found=arch, accepted=tuple(ARCHITECTURES),
             suggestion=did_you_mean(arch, ARCHITECTURES),
         )  # fmt: skip
     return known
@@ -372,7 +378,7 @@ def gpu_for(name_or_arch: str) -> Gpu:
     names = tuple(gpu.name for gpu in PRODUCTS)
     aliases = tuple(alias for gpu in PRODUCTS for alias in gpu.aliases)
     raise UserError(
-        "unknown GPU", key="gpu", found=name_or_arch, accepted=(*names, *_represented()),
+        "unknown GPU", code="unknown-name", key="gpu", found=name_or_arch, accepted=(*names, *_represented()),
         suggestion=did_you_mean(" ".join(_words(name_or_arch)).upper(), names + aliases),
     )  # fmt: skip
 
@@ -425,5 +431,5 @@ def _representative(architecture: Architecture) -> Gpu:
             return gpu
     raise UserError(
         f"the table has no product of {architecture.arch}: its limits are known, its SMs and clock are not",
-        key="gpu", found=architecture.arch, accepted=_represented(),
+        code="unsupported", key="gpu", found=architecture.arch, accepted=_represented(),
     )  # fmt: skip

@@ -53,7 +53,9 @@ def find(name: Path | str) -> Path:
     names = sorted(folder.name for folder in SHIPPED.iterdir() if folder.is_dir()) if SHIPPED.is_dir() else []
     accepted = f"a library's JSON, folder or archive; of those that come with lab: {', '.join(names) or 'none'}"
     suggestion = None if names else "install them from a clone of lab: python -m pip install ./libraries"
-    raise UserError("there is no such library", found=str(name), accepted=accepted, suggestion=suggestion)
+    raise UserError(
+        "there is no such library", code="missing-file", found=str(name), accepted=accepted, suggestion=suggestion
+    )
 
 
 def stored(name: Path | str) -> tuple[StoredLibrary, ...]:
@@ -73,7 +75,7 @@ def stored(name: Path | str) -> tuple[StoredLibrary, ...]:
         files = [place for folder in below for place in _ending(folder, ".json")]
     if not files:
         accepted = f"a JSON that `lab tune` wrote, or an archive {SUFFIX}"
-        raise UserError("the folder holds no library", at=Location(path), accepted=accepted)
+        raise UserError("the folder holds no library", code="missing-file", at=Location(path), accepted=accepted)
     return tuple(_read(folder, file) for folder, file in files)
 
 
@@ -90,7 +92,9 @@ def pack(folder: Path, archive: Path) -> None:
     files = sorted(folder.glob("*.json"))
     if len(files) != 1:
         found = [file.name for file in files]
-        raise UserError("the folder does not hold exactly one library", at=Location(folder), found=found)
+        raise UserError(
+            "the folder does not hold exactly one library", code="out-of-range", at=Location(folder), found=found
+        )
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for file in sorted(one for one in folder.iterdir() if one.is_file()):
@@ -109,11 +113,13 @@ def _read(folder: Folder, name: str) -> StoredLibrary:
     contents = _unpacked(content, path) if is_archive else {name: content}
     texts = [one for one in contents if one.endswith(".json")]
     if len(texts) != 1:
-        raise UserError("the archive does not hold exactly one library", at=Location(path), found=texts)
+        raise UserError(
+            "the archive does not hold exactly one library", code="out-of-range", at=Location(path), found=texts
+        )
     try:
         library = from_json(contents[texts[0]].decode("utf-8"), path)
     except UnicodeDecodeError as error:
-        raise UserError(f"the library cannot be read: {error}", at=Location(path)) from error
+        raise UserError(f"the library cannot be read: {error}", code="unreadable", at=Location(path)) from error
     wanted = sorted({kernel.cubin for kernel in library.kernels})
     cubins = ((one, contents.get(one) if is_archive else folder.read(one)) for one in wanted)
     found = {one: data for one, data in cubins if data is not None}
@@ -124,4 +130,4 @@ def _unpacked(packed: bytes, path: Path) -> dict[str, bytes]:
     try:
         return dict(members(unpacked(packed, _MOST_BYTES)))
     except PackedFileError as error:
-        raise UserError(f"the archive cannot be read: {error}", at=Location(path)) from error
+        raise UserError(f"the archive cannot be read: {error}", code="unreadable", at=Location(path)) from error

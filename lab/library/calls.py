@@ -173,7 +173,9 @@ def batch_form(forms: tuple[Form, Form, Form], library: Library) -> CallForm:
     counts = [shape[0] for shape, _ in found]
     if len(set(counts)) > 1:
         lengths = ", ".join(f"{name} {count}" for name, count in zip(POINTERS, counts, strict=True))
-        raise UserError("the batches differ in length", found=lengths, accepted="one first dimension for all")
+        raise UserError(
+            "the batches differ in length", code="mismatch", found=lengths, accepted="one first dimension for all"
+        )
     one = _fitting([(shape[1:], strides[1:]) for shape, strides in found], library)
     count = counts[0]
     if count == 1:
@@ -185,7 +187,13 @@ def batch_form(forms: tuple[Form, Form, Form], library: Library) -> CallForm:
     further = takewhile(lambda i: i * c_step < one.spans[2], range(1, count))
     if any(share(0, one.matrices[2], i * c_step, one.matrices[2]) for i in further):
         found_steps = f"{c} bytes from one to the next"
-        raise UserError("members of C share elements", key="C", found=found_steps, accepted="members of their own")
+        raise UserError(
+            "members of C share elements",
+            code="out-of-range",
+            key="C",
+            found=found_steps,
+            accepted="members of their own",
+        )
     return for_library(replace(one, count=count, steps=(a, b, c)), library)
 
 
@@ -198,10 +206,12 @@ def _check_step(name: str, step: int, library: Library) -> None:
     unit = ELEMENT_BYTES[library.dtype] if library.batched else _POINTER_ALIGNMENT
     if step % unit:
         accepted = f"a multiple of {unit} bytes"
-        raise UserError(f"members of {name} are not aligned", key=name, found=step, accepted=accepted)
+        raise UserError(f"members of {name} are not aligned", code="mismatch", key=name, found=step, accepted=accepted)
     if library.batched and abs(step) // unit > LARGEST:
         accepted = f"at most {LARGEST} elements from one to the next"
-        raise UserError(f"members of {name} are too far apart", key=name, found=step // unit, accepted=accepted)
+        raise UserError(
+            f"members of {name} are too far apart", code="out-of-range", key=name, found=step // unit, accepted=accepted
+        )
 
 
 _Array = tuple[tuple[int, ...], tuple[int, ...]]
@@ -214,7 +224,7 @@ def _arrays(forms: tuple[Form, Form, Form], dtype: str, dimensions: int, words: 
     for name, (shape, _) in zip(POINTERS, found, strict=True):
         if len(shape) != dimensions or min(shape) < 1:
             what, accepted = words
-            raise UserError(f"{name} is not {what}", key=name, found=shape, accepted=accepted)
+            raise UserError(f"{name} is not {what}", code="wrong-type", key=name, found=shape, accepted=accepted)
     return found
 
 
@@ -224,9 +234,9 @@ def array_of(name: str, form: Form, dtype: str) -> _Array:
     torch = type(element).__module__ == "torch"
     kind = str(element).removeprefix("torch.") if torch else element
     if not is_element(kind, dtype, bits=not torch):
-        raise UserError(f"{name} has the wrong element type", key=name, found=kind, accepted=dtype)
+        raise UserError(f"{name} has the wrong element type", code="wrong-type", key=name, found=kind, accepted=dtype)
     if name == "C" and not writable:
-        raise UserError("C is read-only", key=name)
+        raise UserError("C is read-only", code="mismatch", key=name)
     item = ELEMENT_BYTES[dtype]
     shape = tuple(int(extent) for extent in extents)
     if strides is None:  # C order, by the interface's definition
@@ -248,6 +258,7 @@ def _fitting(arrays: Iterable[_Array], library: Library) -> CallForm:
         wanted = {"nn": "m x k, k x n", "nt": "m x k, n x k", "tn": "k x m, k x n", "tt": "k x m, n x k"}[layout]
         raise UserError(
             "the shapes of the matrices do not fit together",
+            code="mismatch",
             found=shapes,
             accepted=f"{wanted}, m x n (layout {layout})",
         )
@@ -261,13 +272,16 @@ def _leading(name: str, shape: tuple[int, ...], strides: tuple[int, ...], item: 
     if (rows > 1 and down != item) or odd or leading < rows:
         raise UserError(
             f"{name} is not column-major",
+            code="mismatch",
             key=name,
             found=f"{rows} x {columns}, strides {(down, across)} in bytes",
             accepted=f"strides ({item}, at least {rows * item}), as of an array made with order='F'",
         )
     if leading * columns > LARGEST:
         accepted = f"at most {LARGEST} elements: kernels index with 32-bit integers"
-        raise UserError(f"{name} is too large", key=name, found=f"{leading} x {columns}", accepted=accepted)
+        raise UserError(
+            f"{name} is too large", code="out-of-range", key=name, found=f"{leading} x {columns}", accepted=accepted
+        )
     return leading
 
 
@@ -287,7 +301,7 @@ def check_places(form: CallForm, pointers: tuple[int, int, int]) -> None:
     for name, pointer in zip(POINTERS, pointers, strict=True):
         if pointer % _POINTER_ALIGNMENT:
             accepted = f"a multiple of {_POINTER_ALIGNMENT} bytes"
-            raise UserError(f"{name} is not aligned", key=name, found=hex(pointer), accepted=accepted)
+            raise UserError(f"{name} is not aligned", code="mismatch", key=name, found=hex(pointer), accepted=accepted)
     c = form.matrices[2]
     members = [
         [pointer + i * step for i in range(form.count)] for pointer, step in zip(pointers, form.steps, strict=True)
@@ -304,6 +318,7 @@ def check_places(form: CallForm, pointers: tuple[int, int, int]) -> None:
             if share(read[i], matrix, members[2][j], c):
                 raise UserError(
                     f"C shares elements with {name}",
+                    code="out-of-range",
                     key="C",
                     found=f"{name} at {hex(read[i])}, C at {hex(members[2][j])}",
                     accepted="a C of its own, or another part of the same matrix",
@@ -335,14 +350,20 @@ def workspace_room(scratch: Operand, form: CallForm, pointers: tuple[int, int, i
     room = math.prod(shape)
     if len(shape) != 1 or (room > 1 and strides != (1,)) or not array[3]:
         accepted = "one dimension, without gaps, writable"
-        raise UserError("the workspace is not a row of bytes", key="workspace", found=shape, accepted=accepted)
+        raise UserError(
+            "the workspace is not a row of bytes", code="wrong-type", key="workspace", found=shape, accepted=accepted
+        )
     if at % ALIGNMENT:
         accepted = f"a multiple of {ALIGNMENT} bytes"
-        raise UserError("the workspace is not aligned", key="workspace", found=hex(at), accepted=accepted)
+        raise UserError(
+            "the workspace is not aligned", code="mismatch", key="workspace", found=hex(at), accepted=accepted
+        )
     for name, pointer, step, span in zip(POINTERS, pointers, form.steps, form.spans, strict=True):
         ends = pointer, pointer + (form.count - 1) * step
         if at < max(ends) + span and min(ends) < at + room:
-            raise UserError(f"the workspace lies in {name}", key="workspace", accepted="memory of its own")
+            raise UserError(
+                f"the workspace lies in {name}", code="duplicate", key="workspace", accepted="memory of its own"
+            )
     return room
 
 

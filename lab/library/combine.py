@@ -107,7 +107,9 @@ def combine_ptx(dtype: str) -> str:
     """
     if not has_combination(dtype):
         accepted = f"numbers of the host; on the GPU, those of a library of {' or '.join(_PTX_TYPES)}"
-        raise UserError("alpha and beta of this library cannot lie on the GPU", found=dtype, accepted=accepted)
+        raise UserError(
+            "alpha and beta of this library cannot lie on the GPU", code="unsupported", found=dtype, accepted=accepted
+        )
     zero = "0f00000000" if dtype == "float32" else "0d0000000000000000"
     bytes_ = np.dtype(dtype).itemsize
     return _PTX.substitute(entry=ENTRY, T=_PTX_TYPES[dtype], threads=THREADS, zero=zero, bytes=bytes_)

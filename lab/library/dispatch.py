@@ -394,6 +394,7 @@ class LayoutDispatcher:
             if one.library.layout in self.layouts or one.library.dtype != first.library.dtype:
                 raise UserError(
                     "the place holds libraries that do not belong together",
+                    code="conflict",
                     at=Location(one.folder),
                     found=f"{one.library.name} beside {first.library.name}",
                     accepted="libraries of one element type, one for each layout",
@@ -444,7 +445,13 @@ class LayoutDispatcher:
 
     def _of(self, layout: str) -> Dispatcher:
         if layout not in self.layouts:
-            raise UserError("there is no library for this layout", key="layout", found=layout, accepted=[*self.layouts])
+            raise UserError(
+                "there is no library for this layout",
+                code="unknown-name",
+                key="layout",
+                found=layout,
+                accepted=[*self.layouts],
+            )
         return self.layouts[layout]
 
 

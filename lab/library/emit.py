@@ -72,9 +72,15 @@ def write(
     files: dict[str, bytes] = {}
     for kernel in library.kernels:
         if kernel.name not in cubins:
-            raise UserError("a kernel has no machine code", key="cubins", found=kernel.name, accepted=sorted(cubins))
+            raise UserError(
+                "a kernel has no machine code",
+                code="missing-file",
+                key="cubins",
+                found=kernel.name,
+                accepted=sorted(cubins),
+            )
         if files.setdefault(kernel.cubin, cubins[kernel.name]) != cubins[kernel.name]:
-            raise UserError("two kernels share a file", key="cubin", found=kernel.cubin)
+            raise UserError("two kernels share a file", code="duplicate", key="cubin", found=kernel.cubin)
     source = to_source(library, selection)
     texts = {"h": to_header(library), "c": source, "py": to_python(library), "json": to_json(library)}
     files |= {f"{library.name}.{suffix}": text.encode() for suffix, text in texts.items()}
@@ -249,7 +255,7 @@ def _known(count: int | None, launch: LibraryLaunch) -> int:
     if count is None:
         message = "C counts the blocks that the GPU holds once, for one block and one amount of shared memory"
         accepted = "a block and shared bytes that depend on no size"
-        raise UserError(message, key=launch.entry, found=launch.shared_bytes, accepted=accepted)
+        raise UserError(message, code="mismatch", key=launch.entry, found=launch.shared_bytes, accepted=accepted)
     return count
 
 

@@ -69,6 +69,7 @@ def host_factors(alpha: object, beta: object, dtype: str) -> Factors:
     of_type = ", real or complex" if dtype in PARTS else ""
     raise UserError(
         f"{name} is not a number of the host",
+        code="wrong-type",
         key=name,
         found=type(value).__name__,
         accepted=f"a number of Python's or NumPy's{of_type}; on_gpu=True stands for alpha and beta on the GPU",
@@ -115,13 +116,15 @@ def _element(name: str, value: object, dtype: str) -> Operand:
         if error.accepted is None or "GPU" not in error.message:
             raise
         accepted = "a number of Python's or NumPy's, or an array of one element on the GPU"
-        raise UserError(error.message, key=name, found=error.found, accepted=accepted) from error
+        raise UserError(error.message, code=error.code, key=name, found=error.found, accepted=accepted) from error
     shape, _ = array_of(name, read[1], dtype)
     if math.prod(shape) != 1:
-        raise UserError(f"{name} is not one number", key=name, found=shape, accepted="an array of one element")
+        raise UserError(
+            f"{name} is not one number", code="wrong-type", key=name, found=shape, accepted="an array of one element"
+        )
     if read[0] % np.dtype(dtype).itemsize:
         accepted = f"a multiple of {np.dtype(dtype).itemsize} bytes"
-        raise UserError(f"{name} is not aligned", key=name, found=hex(read[0]), accepted=accepted)
+        raise UserError(f"{name} is not aligned", code="mismatch", key=name, found=hex(read[0]), accepted=accepted)
     return read
 
 
@@ -133,5 +136,8 @@ def _check_apart(name: str, at: int, form: CallForm, c: int, room: tuple[int, in
     scratch = room is not None and room[0] - matrix.item < at < room[0] + room[1]
     if inside or scratch:
         raise UserError(
-            f"{name} lies in {POINTERS[2] if inside else 'the workspace'}", key=name, accepted="memory of its own"
+            f"{name} lies in {POINTERS[2] if inside else 'the workspace'}",
+            code="duplicate",
+            key=name,
+            accepted="memory of its own",
         )

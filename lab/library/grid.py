@@ -42,20 +42,30 @@ class Grid:
         """
         if not self.sizes or len(set(self.sizes)) != len(self.sizes) or len(set(self.kernels)) != len(self.kernels):
             accepted = "at least one size, no size and no kernel twice"
-            raise UserError("the grid's sizes or kernels are wrong", key="sizes", accepted=accepted)
+            raise UserError("the grid's sizes or kernels are wrong", code="wrong-value", key="sizes", accepted=accepted)
         if len(self.times) != len(self.sizes) or any(len(row) != len(self.kernels) for row in self.times):
             accepted = f"{len(self.sizes)} rows of {len(self.kernels)} times"
-            raise UserError("the grid's times do not fit its sizes and kernels", key="times", accepted=accepted)
+            raise UserError(
+                "the grid's times do not fit its sizes and kernels", code="mismatch", key="times", accepted=accepted
+            )
         times = np.array(self.times, dtype=np.float64)
         nothing: NDArray[np.bool_] = np.logical_and.reduce(np.isnan(times), axis=1)
         wrong: NDArray[np.bool_] = np.logical_or.reduce((times <= 0) | np.isinf(times), axis=1)
         for i, (size, row) in enumerate(zip(self.sizes, self.times, strict=True)):
             check_size(*size)
             if nothing[i]:
-                raise UserError("no kernel was measured at a size", key="times", found=size, accepted="at least one")
+                raise UserError(
+                    "no kernel was measured at a size",
+                    code="nothing-left",
+                    key="times",
+                    found=size,
+                    accepted="at least one",
+                )
             if wrong[i]:
                 accepted = "ms above 0, or NaN where a kernel was not measured"
-                raise UserError(f"a time at {size} is not valid", key="times", found=row, accepted=accepted)
+                raise UserError(
+                    f"a time at {size} is not valid", code="wrong-value", key="times", found=row, accepted=accepted
+                )
 
     @classmethod
     def of(cls, times: Mapping[Size, Mapping[str, float]]) -> Grid:
@@ -107,7 +117,9 @@ def check_size(*size: int) -> Size:
         except (TypeError, ValueError, OverflowError):
             fits = False
         if not fits:
-            raise UserError("not a size", key=axis, found=value, accepted=f"an integer from 1 to {LARGEST}")
+            raise UserError(
+                "not a size", code="syntax", key=axis, found=value, accepted=f"an integer from 1 to {LARGEST}"
+            )
     return tuple(map(int, size))
 
 
@@ -131,7 +143,9 @@ def loss_of(grid: Grid, picked: Sequence[str]) -> Loss:
     )
     known = np.isfinite(lost)
     if not known.any():
-        raise UserError("no size of the grid has a time of the picked kernel", found=sorted(set(picked)))
+        raise UserError(
+            "no size of the grid has a time of the picked kernel", code="nothing-left", found=sorted(set(picked))
+        )
     worst = int(np.nanargmax(lost))
     count = int(known.sum())
     return Loss(float(lost[known].mean()), float(lost[worst]), grid.sizes[worst], count, len(lost) - count)

@@ -124,7 +124,7 @@ def _read(part: syntax.Part, meaning: Meaning[Value], at: Location, key: str) ->
     if found is None:
         accepted = f"+ - * // %, comparisons, and, or, not, if else, {', '.join(FUNCTIONS)}"
         message = "a library's launch cannot compute this"
-        raise UserError(message, at=at, key=key, found=_shown(part), accepted=accepted)
+        raise UserError(message, code="syntax", at=at, key=key, found=_shown(part), accepted=accepted)
     return found
 
 

@@ -71,7 +71,7 @@ def stream_handle(stream: object) -> int:
         found = -1
     if found < 0:
         accepted = "a stream of PyCUDA, PyTorch or CuPy, an object with __cuda_stream__, a handle, or None"
-        raise UserError("not a stream", key="stream", found=stream, accepted=accepted)
+        raise UserError("not a stream", code="wrong-type", key="stream", found=stream, accepted=accepted)
     return 0 if found == 1 else found  # both are the legacy default stream
 
 
@@ -95,7 +95,9 @@ def _by_interface(name: str, array: Any) -> Operand:  # noqa: ANN401 - anything
     try:
         interface = getattr(array, "__cuda_array_interface__", None)
     except (RuntimeError, TypeError) as error:  # as a tensor's that cannot be exported
-        raise UserError(f"{name} cannot be read: {error}", key=name, found=type(array).__name__) from error
+        raise UserError(
+            f"{name} cannot be read: {error}", code="unreadable", key=name, found=type(array).__name__
+        ) from error
     if interface is None:
         raise _not_on_gpu(name, array)
     pointer, read_only = interface["data"]
@@ -118,11 +120,11 @@ def _torch_reader(torch: Any) -> _Reader:  # noqa: ANN401 - a module
         if array.requires_grad and recording():
             message = f"{name} requires a gradient, and autograd does not see what a library computes"
             accepted = "a call under torch.no_grad(), or in the forward and backward of a torch.autograd.Function"
-            raise UserError(message, key=name, accepted=accepted)
+            raise UserError(message, code="wrong-type", key=name, accepted=accepted)
         try:
             return array.data_ptr(), (array.shape, array.stride(), array.dtype, True), None, device
         except RuntimeError as error:  # as a sparse tensor, which has no strides
-            raise UserError(f"{name} cannot be read: {error}", key=name) from error
+            raise UserError(f"{name} cannot be read: {error}", code="unreadable", key=name) from error
 
     return read
 
@@ -155,4 +157,6 @@ def _reader_of(kind: type) -> _Reader:
 
 def _not_on_gpu(name: str, array: object) -> UserError:
     accepted = "an array on the GPU: anything with __cuda_array_interface__"
-    return UserError(f"{name} is not on the GPU", key=name, found=type(array).__name__, accepted=accepted)
+    return UserError(
+        f"{name} is not on the GPU", code="wrong-type", key=name, found=type(array).__name__, accepted=accepted
+    )

@@ -254,16 +254,20 @@ class Library:
             UserError: A name is not usable, or kernels and logic do not fit.
         """
         if not _NAME.fullmatch(self.name):
-            raise UserError("the library's name is not an identifier", key="name", found=self.name)
+            raise UserError("the library's name is not an identifier", code="wrong-value", key="name", found=self.name)
         if not _NAME.fullmatch(self.arch):
             raise UserError(
-                "not an architecture", key="arch", found=self.arch, accepted="an architecture such as sm_90"
+                "not an architecture",
+                code="unsupported",
+                key="arch",
+                found=self.arch,
+                accepted="an architecture such as sm_90",
             )
         if tuple(kernel.name for kernel in self.kernels) != self.logic.kernels:
-            raise UserError("the library's kernels are not those of its logic", key="kernels")
+            raise UserError("the library's kernels are not those of its logic", code="mismatch", key="kernels")
         _check_general(self)
         if any(one.kernel not in range(len(self.kernels)) for one in self.measured):
-            raise UserError("a measured size names a kernel that is not there", key="measured")
+            raise UserError("a measured size names a kernel that is not there", code="mismatch", key="measured")
         _check_batches(self)
         for i, kernel in enumerate(self.kernels):
             _check_kernel(kernel, self, f"kernels[{i}]")
@@ -294,12 +298,20 @@ def _check_general(library: Library) -> None:
     if general is None:
         if asking:
             message = "a kernel has requirements, and nothing is picked where they do not hold"
-            raise UserError(message, key="general", found=asking[0], accepted="a logic of kernels without requirements")
+            raise UserError(
+                message,
+                code="mismatch",
+                key="general",
+                found=asking[0],
+                accepted="a logic of kernels without requirements",
+            )
         return
     if general.kernels != names:
-        raise UserError("the library's kernels are not those of its logic", key="general.kernels")
+        raise UserError("the library's kernels are not those of its logic", code="mismatch", key="general.kernels")
     if wrong := [names[i] for i in general.picks if library.kernels[i].requires]:
-        raise UserError("a kernel of the general logic has requirements", key="general", found=wrong[0])
+        raise UserError(
+            "a kernel of the general logic has requirements", code="conflict", key="general", found=wrong[0]
+        )
 
 
 def _check_batches(library: Library) -> None:
@@ -308,30 +320,41 @@ def _check_batches(library: Library) -> None:
         return
     for key, logic in (("logic", library.logic), ("general", library.general)):
         if logic is not None and logic.batched:
-            raise UserError("a library of single products picks by batch", key=key, accepted="batched: true")
+            raise UserError(
+                "a library of single products picks by batch", code="conflict", key=key, accepted="batched: true"
+            )
     if any(one.batch != 1 for one in library.measured):
-        raise UserError("a library of single products has times of batches", key="measured", accepted="batched: true")
+        raise UserError(
+            "a library of single products has times of batches",
+            code="conflict",
+            key="measured",
+            accepted="batched: true",
+        )
 
 
 def _check_kernel(kernel: LibraryKernel, library: Library, key: str) -> None:
     for name, value in (("name", kernel.name), ("cubin", kernel.cubin)):
         if not _FILE.fullmatch(value):
             accepted = "letters, digits and _ . + -"
-            raise UserError("not a usable file name", key=f"{key}.{name}", found=value, accepted=accepted)
+            raise UserError(
+                "not a usable file name", code="wrong-value", key=f"{key}.{name}", found=value, accepted=accepted
+            )
     if not kernel.launches:
-        raise UserError("the kernel has no launches", key=f"{key}.launches")
+        raise UserError("the kernel has no launches", code="missing-key", key=f"{key}.launches")
     sizes, factors = library.sizes, library.factors
     _check_names(kernel, sizes, key)
     scratch = {buffer.name: buffer.dtype for buffer in kernel.workspace}
     for name, element in scratch.items():
         if not _NAME.fullmatch(name) or name in (*sizes, *factors, *POINTERS) or element not in ARGUMENT_TYPES:
-            raise UserError("not a workspace buffer", key=f"{key}.workspace", found=f"{element} {name}")
+            raise UserError(
+                "not a workspace buffer", code="wrong-value", key=f"{key}.workspace", found=f"{element} {name}"
+            )
     pointers = {**dict.fromkeys(POINTERS, library.dtype), **scratch}
     _check_maps(kernel.tensor_maps, pointers, f"{key}.tensor_maps")
     maps = {one.name for one in kernel.tensor_maps}
     for launch in kernel.launches:
         if not _NAME.fullmatch(launch.entry):
-            raise UserError("not a symbol", key=f"{key}.launches.entry", found=launch.entry)
+            raise UserError("not a symbol", code="wrong-value", key=f"{key}.launches.entry", found=launch.entry)
         for name, kind in launch.arguments:
             if kind == TENSOR_MAP:
                 fits = name in maps
@@ -343,7 +366,11 @@ def _check_kernel(kernel: LibraryKernel, library: Library, key: str) -> None:
                 known = [*sizes, *factors, *(f"{element}* {pointer}" for pointer, element in pointers.items())]
                 known += [f"{TENSOR_MAP} {one}" for one in sorted(maps)]
                 raise UserError(
-                    "a library cannot pass this argument", key=f"{key}.launches", found=f"{kind} {name}", accepted=known
+                    "a library cannot pass this argument",
+                    code="unsupported",
+                    key=f"{key}.launches",
+                    found=f"{kind} {name}",
+                    accepted=known,
                 )
 
 
@@ -355,24 +382,36 @@ def _check_names(kernel: LibraryKernel, sizes: tuple[str, ...], key: str) -> Non
         texts[f"tensor_maps[{i}].leading"] = one.leading
     for place, text in texts.items():
         for name in sorted(names_in(text, at=Location("<library>"), key=f"{key}.{place}") - set(sizes)):
-            raise UserError("an unknown name", key=f"{key}.{place}", found=name, accepted=", ".join(sizes))
+            raise UserError(
+                "an unknown name", code="unknown-name", key=f"{key}.{place}", found=name, accepted=", ".join(sizes)
+            )
 
 
 def _check_maps(maps: Sequence[LibraryMap], pointers: Mapping[str, str], key: str) -> None:
     seen: set[str] = set()
     for i, one in enumerate(maps):
         if not _NAME.fullmatch(one.name) or one.name in seen or one.name in (*SIZES, *BATCH_SIZES, *FACTORS, *pointers):
-            raise UserError("not a name of its own", key=f"{key}[{i}].name", found=one.name)
+            raise UserError("not a name of its own", code="wrong-value", key=f"{key}[{i}].name", found=one.name)
         seen.add(one.name)
         if pointers.get(one.of) != one.dtype or one.dtype not in DATA_TYPES:
             known = [f"{element} {pointer}" for pointer, element in pointers.items()]
             found = f"{one.dtype} {one.of}"
-            raise UserError("a map of no such matrix or buffer", key=f"{key}[{i}].of", found=found, accepted=known)
+            raise UserError(
+                "a map of no such matrix or buffer",
+                code="unknown-name",
+                key=f"{key}[{i}].of",
+                found=found,
+                accepted=known,
+            )
         refused = one.sized((1, 1), ADDRESS_ALIGNMENT).refused(ELEMENT_BYTES[one.dtype])
         if refused:
             field_name, found_size, accepted = refused
             raise UserError(
-                "this tensor map cannot be made", key=f"{key}[{i}].{field_name}", found=found_size, accepted=accepted
+                "this tensor map cannot be made",
+                code="unsupported",
+                key=f"{key}[{i}].{field_name}",
+                found=found_size,
+                accepted=accepted,
             )
 
 
@@ -393,14 +432,15 @@ def from_json(text: str, file: Path | str = "<json>") -> Library:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
-        raise UserError(f"not a library: {first['msg']}", at=Location(file), key=key or None) from error
+        raise UserError(f"not a library: {first['msg']}", code="syntax", at=Location(file), key=key or None) from error
     except UserError as error:
         raise UserError(
-            error.message, at=Location(file), key=error.key, found=error.found, accepted=error.accepted
+            error.message, code=error.code, at=Location(file), key=error.key, found=error.found, accepted=error.accepted
         ) from error
     if library.schema != SCHEMA:
         raise UserError(
             "the library has another version",
+            code="version",
             at=Location(file),
             key="schema",
             found=library.schema,

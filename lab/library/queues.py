@@ -73,6 +73,7 @@ class Contexts:
         if FORKS[0] != self._forks:
             raise UserError(
                 "the process was forked after the library's first call, and contexts of CUDA do not survive that",
+                code="unsupported",
                 at=Location(self.stored.place),
                 accepted="a process that is spawned, or a library that is loaded and called in the new process alone",
             )
@@ -167,11 +168,13 @@ class LoadedContext:
         here = f"memory of GPU {self.ordinal}, whose context is current"
         if not facts.known:
             message = f"{name} is not memory that CUDA knows"
-            raise UserError(message, key=name, found=hex(pointer), accepted=here)
+            raise UserError(message, code="mismatch", key=name, found=hex(pointer), accepted=here)
         if facts.on_device and facts.ordinal != self.ordinal:
-            raise UserError(f"{name} lies on another GPU", key=name, found=f"GPU {facts.ordinal}", accepted=here)
+            raise UserError(
+                f"{name} lies on another GPU", code="mismatch", key=name, found=f"GPU {facts.ordinal}", accepted=here
+            )
         message = f"{name} belongs to another context"
-        raise UserError(message, key=name, found=f"an address of GPU {facts.ordinal}", accepted=here)
+        raise UserError(message, code="mismatch", key=name, found=f"an address of GPU {facts.ordinal}", accepted=here)
 
     def launches(self, number: int) -> tuple[LibraryLaunch, ...]:
         """Return all launches of a kernel, those that take place for some sizes among them."""
@@ -192,7 +195,7 @@ class LoadedContext:
                 kernel, cubins = self._stored.library.kernels[number], self._stored.cubins
                 if kernel.cubin not in cubins:
                     at = Location(self._stored.place / kernel.cubin)
-                    raise UserError("the library lacks a cubin", at=at, key=kernel.name)
+                    raise UserError("the library lacks a cubin", code="missing-file", at=at, key=kernel.name)
                 self._modules[number] = self.driver.module(cubins[kernel.cubin])
             key = (number, entry)
             if key not in self._functions:
@@ -356,7 +359,7 @@ class StreamQueue:
                 ):
                     message = "the stream is captured, and a matrix is still being written on another one, which is not"
                     accepted = "matrices that are written on the captured stream, or before the capture"
-                    raise UserError(message, key="stream", found=hex(other), accepted=accepted)
+                    raise UserError(message, code="unsupported", key="stream", found=hex(other), accepted=accepted)
                 self._event = self._event or self._driver.event()
                 self._driver.wait(self._stream, self._event, other)
 
@@ -400,7 +403,13 @@ class StreamQueue:
             return self._scratch(needed)
         address, room = workspace
         if room < needed:
-            raise UserError("the workspace is too small", key="workspace", found=room, accepted=f"{needed} bytes")
+            raise UserError(
+                "the workspace is too small",
+                code="out-of-range",
+                key="workspace",
+                found=room,
+                accepted=f"{needed} bytes",
+            )
         return address
 
     def _scratch(self, needed: int) -> int:
@@ -415,7 +424,11 @@ class StreamQueue:
                     raise
                 accepted = "a `workspace=` of your own, or less memory in use"
                 raise UserError(
-                    "the GPU has no room for the workspace", key="workspace", found=room, accepted=accepted
+                    "the GPU has no room for the workspace",
+                    code="out-of-range",
+                    key="workspace",
+                    found=room,
+                    accepted=accepted,
                 ) from error
             self._room = room
         return self._workspace
@@ -423,12 +436,20 @@ class StreamQueue:
     def _refuse_in_capture(self, what: str) -> None:
         if self._driver.capturing(self._stream):
             accepted = "a size that was called, or prepared by `prepare(m, n, k, stream=...)`, on this stream before"
-            raise UserError(f"the stream is captured, and this call {what}", key="stream", accepted=accepted)
+            raise UserError(
+                f"the stream is captured, and this call {what}", code="unsupported", key="stream", accepted=accepted
+            )
 
     def _launch_error(self, status: int) -> Exception:
         if status == _INVALID_HANDLE:
             accepted = "a stream of the current context that was not destroyed"
-            return UserError("the stream cannot be used", key="stream", found=hex(self._stream), accepted=accepted)
+            return UserError(
+                "the stream cannot be used",
+                code="unsupported",
+                key="stream",
+                found=hex(self._stream),
+                accepted=accepted,
+            )
         return self._driver.error("cuLaunchKernelEx", status)
 
 
@@ -502,6 +523,10 @@ class _Prepared:
             except OverflowError as error:
                 accepted = "a number of the library's element type"
                 raise UserError(
-                    f"{_NUMBERS[which]} is too large", key=_NUMBERS[which], found=factors[which], accepted=accepted
+                    f"{_NUMBERS[which]} is too large",
+                    code="out-of-range",
+                    key=_NUMBERS[which],
+                    found=factors[which],
+                    accepted=accepted,
                 ) from error
         self.factors = factors

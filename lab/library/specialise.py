@@ -114,7 +114,14 @@ class _Specialiser:
         def check(text: str, known: AbstractSet[str]) -> None:
             if unknown := sorted(names_in(text, at=at, key=key) - known):
                 accepted = sorted(passed)
-                raise UserError("a library cannot know this name", at=at, key=key, found=unknown[0], accepted=accepted)
+                raise UserError(
+                    "a library cannot know this name",
+                    code="unsupported",
+                    at=at,
+                    key=key,
+                    found=unknown[0],
+                    accepted=accepted,
+                )
 
         check(expression, passed | _OF_BATCHES)
         made = interpreted(expression, _Specialised(self.known, at, key), at=at, key=key).text
@@ -172,7 +179,7 @@ class _Specialiser:
         if preferred not in ("default", "-1"):
             at = self.template.document.at(*path)
             message = "a library leaves the carve-out to the driver"
-            raise UserError(message, at=at, key=dotted(path), found=preferred, accepted="default")
+            raise UserError(message, code="unsupported", at=at, key=dotted(path), found=preferred, accepted="default")
 
     def _check_cluster(self, one: DeclaredLaunch) -> None:
         """Refuse clusters that a launch asks for: a library's calls ask for none."""
@@ -180,7 +187,14 @@ class _Specialiser:
             path = (*one.path, "cluster")
             at, found = self.template.document.at(*path), ", ".join(map(str, one.cluster))
             message = "a library's calls ask for no clusters"
-            raise UserError(message, at=at, key=dotted(path), found=found, accepted="__cluster_dims__ in the kernel")
+            raise UserError(
+                message,
+                code="unsupported",
+                at=at,
+                key=dotted(path),
+                found=found,
+                accepted="__cluster_dims__ in the kernel",
+            )
 
     def _condition(self, conditions: Sequence[LaunchCondition]) -> str:
         if not conditions:

@@ -102,17 +102,22 @@ class Logic:
         ]:
             if not (least <= node < len(self.splits) or 0 <= ~node < len(self.kernels)):
                 accepted = "a later split, or ~kernel"
-                raise UserError("the selection tree is broken", key=name, found=node, accepted=accepted)
+                raise UserError("the selection tree is broken", code="syntax", key=name, found=node, accepted=accepted)
         if self.vector < 1:
-            raise UserError("the selection tree is broken", key="vector", found=self.vector, accepted="at least 1")
+            raise UserError(
+                "the selection tree is broken", code="syntax", key="vector", found=self.vector, accepted="at least 1"
+            )
         axes = split_axes(self.vector)
         if any(split.axis not in range(len(axes)) for split in self.splits):
             accepted = ", ".join(f"{i}: {name}" for i, name in enumerate(axes))
-            raise UserError("the selection tree is broken", key="splits.axis", accepted=accepted)
+            raise UserError("the selection tree is broken", code="syntax", key="splits.axis", accepted=accepted)
         order = [one.size for one in self.exact]
         if order != sorted(set(order)):
             raise UserError(
-                "exact sizes are not in order", key="exact", accepted=f"ascending {', '.join(BATCH_AXES)}, each once"
+                "exact sizes are not in order",
+                code="wrong-value",
+                key="exact",
+                accepted=f"ascending {', '.join(BATCH_AXES)}, each once",
             )
 
     @property
@@ -239,7 +244,9 @@ def build(
     """
     grown_over = ranges or exact
     if grown_over is None:
-        raise UserError("nothing was measured", accepted="a grid of ranges, of exact sizes, or both")
+        raise UserError(
+            "nothing was measured", code="nothing-left", accepted="a grid of ranges, of exact sizes, or both"
+        )
     if grown_over is not ranges:
         edges = gains = None
     root, splits = _grow(

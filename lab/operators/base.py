@@ -300,7 +300,7 @@ class Operator(ABC, Generic[P]):
             StandInMismatchError: The variant's outputs have another size or type than this problem's.
             UserError: The operator has a reference of its own.
         """
-        raise UserError("the operator has a reference of its own", key="operator", found=self.name)
+        raise UserError("the operator has a reference of its own", code="conflict", key="operator", found=self.name)
 
     @abstractmethod
     def verify(
@@ -394,7 +394,9 @@ class Operator(ABC, Generic[P]):
         Raises:
             UserError: The operator has no such reference.
         """
-        raise UserError("the operator has no reference of chosen elements", key="operator", found=self.name)
+        raise UserError(
+            "the operator has no reference of chosen elements", code="out-of-range", key="operator", found=self.name
+        )
 
     @abstractmethod
     def flops(self, problem: P) -> int:

@@ -59,6 +59,7 @@ def operator(reference: str, base: Path | None = None, *, at: Location | None = 
     if reference not in BUILT_IN:
         raise UserError(
             "unknown operator",
+            code="unknown-name",
             at=at,
             key="operator",
             found=reference,
@@ -99,6 +100,7 @@ def _from_file(reference: str, base: Path, at: Location | None) -> Operator[Any]
     if not path_text.endswith(".py") or not path.is_file() or not class_name.isidentifier():
         raise UserError(
             "no such operator file",
+            code="missing-file",
             at=at,
             key="operator",
             found=reference,
@@ -108,14 +110,24 @@ def _from_file(reference: str, base: Path, at: Location | None) -> Operator[Any]
     found = getattr(module, class_name, None)
     if not isinstance(found, type):
         classes = [name for name, value in vars(module).items() if isinstance(value, type)]
-        raise UserError("no such class in the operator file", at=at, key="operator", found=class_name, accepted=classes)
+        raise UserError(
+            "no such class in the operator file",
+            code="unknown-name",
+            at=at,
+            key="operator",
+            found=class_name,
+            accepted=classes,
+        )
     if not issubclass(found, Operator):
         accepted = "a subclass of lab.operators.base.Operator"
-        raise UserError("the class is not an operator", at=at, key="operator", found=reference, accepted=accepted)
+        raise UserError(
+            "the class is not an operator", code="wrong-type", at=at, key="operator", found=reference, accepted=accepted
+        )
     lacking = [name for name in _required() if not hasattr(found, name) or name in found.__abstractmethods__]
     if lacking:
         raise UserError(
             f"the operator lacks {', '.join(lacking)}",
+            code="user-code",
             at=at,
             key="operator",
             found=reference,
@@ -124,9 +136,9 @@ def _from_file(reference: str, base: Path, at: Location | None) -> Operator[Any]
     try:
         made = guarded(path, f"{class_name}()", found)
     except OperatorFault as error:
-        raise UserError(str(error), at=at, key="operator", found=reference) from error
+        raise UserError(str(error), code="user-code", at=at, key="operator", found=reference) from error
     if wrong := _wrong_attribute(made):
-        raise UserError(f"{path}: {class_name} {wrong}", at=at, key="operator", found=reference)
+        raise UserError(f"{path}: {class_name} {wrong}", code="user-code", at=at, key="operator", found=reference)
     return Checked(made, path)
 
 

@@ -89,11 +89,13 @@ class ContractionProblem(Problem):
         for name in given:
             if name not in known:
                 suggestion = did_you_mean(name, known)
-                raise UserError("unknown key", key=f"problem.{name}", accepted=known, suggestion=suggestion)
+                raise UserError(
+                    "unknown key", code="unknown-key", key=f"problem.{name}", accepted=known, suggestion=suggestion
+                )
         for letter in parsed.indices:
             if letter not in given:
                 accepted = f"an integer from 1 to {MOST_ELEMENTS}, the size of the index {letter}"
-                raise UserError("a key is missing", key=f"problem.{letter}", accepted=accepted)
+                raise UserError("a key is missing", code="missing-key", key=f"problem.{letter}", accepted=accepted)
         return {"einsum": str(parsed), **given}
 
     @model_validator(mode="after")
@@ -354,6 +356,7 @@ def _indices(values: Mapping[str, Any]) -> Einsum:
         if assigned:
             raise UserError(
                 "the indices are given twice",
+                code="duplicate",
                 key=f"problem.{assigned[0]}",
                 accepted="either einsum, or IndexAssignmentsA, IndexAssignmentsB and NumIndicesC",
             )
@@ -361,6 +364,7 @@ def _indices(values: Mapping[str, Any]) -> Einsum:
         if "(" in str(parsed):
             raise UserError(
                 "a problem cannot name folded indices",
+                code="unsupported",
                 key="problem.einsum",
                 found=values["einsum"],
                 accepted="one letter for each index; lab folds neighbouring indices itself",
@@ -369,11 +373,11 @@ def _indices(values: Mapping[str, Any]) -> Einsum:
     for name in _SPELT[1:]:
         if name not in values:
             accepted = 'einsum: "ilk,jlk->ijk", or IndexAssignmentsA: "0,3,2", IndexAssignmentsB and NumIndicesC'
-            raise UserError("a key is missing", key=f"problem.{name}", accepted=accepted)
+            raise UserError("a key is missing", code="missing-key", key=f"problem.{name}", accepted=accepted)
     count = values["NumIndicesC"]
     if type(count) is not int or not 0 <= count <= MOST_DIMENSIONS:
         accepted = f"an integer from 0 to {MOST_DIMENSIONS}"
-        raise UserError("wrong value", key="problem.NumIndicesC", found=count, accepted=accepted)
+        raise UserError("wrong value", code="wrong-value", key="problem.NumIndicesC", found=count, accepted=accepted)
     a, b = (_numbers(name, values[name], 'index numbers as text, "0,3,2"; a list is swept') for name in _ASSIGNMENTS)
     return einsum.from_assignments(a, b, count)
 
@@ -386,6 +390,10 @@ def _numbers(name: str, text: object, accepted: str) -> tuple[int, ...]:
     """
     if not isinstance(text, str) or not re.fullmatch(r"\s*(\d{1,10}(\s*,\s*\d{1,10})*)?\s*", text, re.ASCII):
         raise UserError(
-            "not a list of numbers, separated by commas", key=f"problem.{name}", found=text, accepted=accepted
+            "not a list of numbers, separated by commas",
+            code="wrong-type",
+            key=f"problem.{name}",
+            found=text,
+            accepted=accepted,
         )
     return tuple(int(number) for number in text.split(",") if number.strip())

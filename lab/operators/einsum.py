@@ -192,7 +192,7 @@ def parse(text: str, *, key: str = "problem.einsum") -> Einsum:
     """
     match = _TEXT.match("".join(text.split()))
     if match is None or not all(_TENSOR.match(part) for part in match.groups()):
-        raise UserError("not an einsum of two operands", key=key, found=text, accepted=_ACCEPTED)
+        raise UserError("not an einsum of two operands", code="syntax", key=key, found=text, accepted=_ACCEPTED)
     a, b, c = (
         tuple(letters.strip("()") for letters in re.findall(r"[a-z]|\([a-z]+\)", part)) for part in match.groups()
     )
@@ -216,7 +216,10 @@ def from_assignments(a: Sequence[int], b: Sequence[int], indices_c: int) -> Eins
     for key, numbers in (("IndexAssignmentsA", a), ("IndexAssignmentsB", b)):
         if len(numbers) > MOST_DIMENSIONS:
             raise UserError(
-                f"a tensor has {len(numbers)} dimensions", key=f"problem.{key}", accepted=f"at most {MOST_DIMENSIONS}"
+                f"a tensor has {len(numbers)} dimensions",
+                code="mismatch",
+                key=f"problem.{key}",
+                accepted=f"at most {MOST_DIMENSIONS}",
             )
     present = {*a, *b}
     missing = sorted({*range(max(present, default=-1) + 1), *range(indices_c)} - present)
@@ -224,6 +227,7 @@ def from_assignments(a: Sequence[int], b: Sequence[int], indices_c: int) -> Eins
         kind = "index of C" if missing[0] < indices_c else "summation index"
         raise UserError(
             f"{kind} {missing[0]} is in neither operand",
+            code="mismatch",
             key="problem.NumIndicesC" if missing[0] < indices_c else "problem.IndexAssignmentsA",
             found=indices_c if missing[0] < indices_c else ",".join(map(str, a)),
             accepted="indices 0 to NumIndicesC - 1 for C, followed without gaps by the summation indices",
@@ -249,7 +253,7 @@ def _check(einsum: Einsum, text: str, key: str) -> None:
     """Refuse an einsum that is not a contraction of two operands."""
 
     def refuse(message: str, accepted: str) -> UserError:
-        return UserError(message, key=key, found=text, accepted=accepted)
+        return UserError(message, code="syntax", key=key, found=text, accepted=accepted)
 
     for tensor in "ABC":
         letters = "".join(einsum.of(tensor))

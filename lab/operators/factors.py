@@ -55,7 +55,7 @@ def check_imaginary(problem: _Scaled) -> None:
     for name, value in (("alpha_imag", problem.alpha_imag), ("beta_imag", problem.beta_imag)):
         if (problem.dtype in PARTS) != (value is not None):
             accepted = "a number" if problem.dtype in PARTS else f"no value with dtype {problem.dtype}"
-            raise UserError("wrong value", key=f"problem.{name}", found=value, accepted=accepted)
+            raise UserError("wrong value", code="wrong-value", key=f"problem.{name}", found=value, accepted=accepted)
 
 
 def other_factors(problem: _Scaled, *, whole: bool = False) -> dict[str, float]:

@@ -195,6 +195,7 @@ def opened(
     if not trusted:
         raise UserError(
             "this operator is Python code, which this command does not run unasked",
+            code="refused",
             at=at,
             key="operator",
             found=reference,
@@ -238,7 +239,9 @@ def _seconds() -> float:
     except ValueError:
         limit_s = 0.0
     if not 0 < limit_s < float("inf"):
-        raise UserError(f"{VARIABLE} is no time limit", found=text, accepted="seconds, a number > 0")
+        raise UserError(
+            f"{VARIABLE} is no time limit", code="wrong-value", found=text, accepted="seconds, a number > 0"
+        )
     return limit_s
 
 

@@ -223,26 +223,44 @@ class GemmProblem(Problem):
         results = _results(self.dtype, self.precision)
         if self.out_dtype not in (results or (None,)):
             accepted = f"one of {', '.join(results)}" if results else f"no value with dtype {self.dtype}"
-            raise UserError("wrong value", key="problem.out_dtype", found=self.out_dtype, accepted=accepted)
+            raise UserError(
+                "wrong value", code="wrong-value", key="problem.out_dtype", found=self.out_dtype, accepted=accepted
+            )
         named = PRECISIONS.get(self.dtype, ())
         if self.precision not in (None, *named):
             accepted = " or ".join([*named, f"no value with dtype {self.dtype}"])
-            raise UserError("wrong value", key="problem.precision", found=self.precision, accepted=accepted)
+            raise UserError(
+                "wrong value", code="wrong-value", key="problem.precision", found=self.precision, accepted=accepted
+            )
         for factor in ("alpha", "beta"):
             if self.exact and not float(getattr(self, factor)).is_integer():
                 accepted = f"an integer with dtype {self.dtype}"
-                raise UserError("wrong value", key=f"problem.{factor}", found=getattr(self, factor), accepted=accepted)
+                raise UserError(
+                    "wrong value",
+                    code="wrong-value",
+                    key=f"problem.{factor}",
+                    found=getattr(self, factor),
+                    accepted=accepted,
+                )
         check_imaginary(self)
         if self.data == "scaled" and self.dtype not in _FAR:
             accepted = f"normal, or no value: {self.dtype} numbers do not reach so far"
-            raise UserError("wrong value", key="problem.data", found=self.data, accepted=accepted)
+            raise UserError("wrong value", code="wrong-value", key="problem.data", found=self.data, accepted=accepted)
         if self.epilogue is not None and not self.half:
             accepted = f"no value with dtype {self.dtype}"
-            raise UserError("wrong value", key="problem.epilogue", found=self.epilogue, accepted=accepted)
+            raise UserError(
+                "wrong value", code="wrong-value", key="problem.epilogue", found=self.epilogue, accepted=accepted
+            )
         for name, (rows, _, leading) in self.shapes.items():
             check_leading(f"ld{name.lower()}", leading, rows)
         if self.batch is not None and self.epilogue is not None:
-            raise UserError("wrong value", key="problem.batch", found=self.batch, accepted="no value with an epilogue")
+            raise UserError(
+                "wrong value",
+                code="wrong-value",
+                key="problem.batch",
+                found=self.batch,
+                accepted="no value with an epilogue",
+            )
         for name, shape in self.whole.items():
             check_elements(name, *shape)
         return self

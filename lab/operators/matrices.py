@@ -104,7 +104,7 @@ def check_leading(field: str, leading: int, least: int) -> None:
     """
     if leading < least:
         accepted = f"an integer from {least} to {MOST_ELEMENTS}"
-        raise UserError("wrong value", key=f"problem.{field}", found=leading, accepted=accepted)
+        raise UserError("wrong value", code="wrong-value", key=f"problem.{field}", found=leading, accepted=accepted)
 
 
 def check_elements(name: str, rows: int, columns: int, leading: int, *, key: str = "problem") -> None:
@@ -116,6 +116,7 @@ def check_elements(name: str, rows: int, columns: int, leading: int, *, key: str
     if leading * columns > MOST_ELEMENTS:
         raise UserError(
             f"{name} has {leading * columns} elements ({rows} x {columns}, leading dimension {leading})",
+            code="out-of-range",
             key=key,
             accepted=f"at most {MOST_ELEMENTS}: kernels index with 32-bit integers",
         )

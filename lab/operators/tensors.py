@@ -100,14 +100,18 @@ class TensorShapes:
             if len(strides) != wanted:
                 found, accepted = ",".join(map(str, strides)), f"{wanted} strides"
                 raise UserError(
-                    f"{tensor} has {wanted} indices", key=f"problem.strides_{tensor}", found=found, accepted=accepted
+                    f"{tensor} has {wanted} indices",
+                    code="mismatch",
+                    key=f"problem.strides_{tensor}",
+                    found=found,
+                    accepted=accepted,
                 )
         numbers = {f"{tensor} has": self.layout(tensor).elements for tensor in "ABC"}
         numbers["the summation takes"] = self.count(self.einsum.depth)
         for what, count in numbers.items():
             if count > MOST_ELEMENTS:
                 accepted = f"at most {MOST_ELEMENTS}: kernels index with 32-bit integers"
-                raise UserError(f"{what} {count} elements", key="problem", accepted=accepted)
+                raise UserError(f"{what} {count} elements", code="out-of-range", key="problem", accepted=accepted)
 
     @property
     def alignment(self) -> int:

@@ -36,7 +36,9 @@ def imported(path: Path, reference: str, at: Location | None, key: str = "operat
         guarded(path, "importing it", spec.loader.exec_module, module)
     except (OperatorFault, UserError) as error:
         del sys.modules[name]
-        raise UserError(f"the {key} file cannot be imported: {error}", at=at, key=key, found=reference) from error
+        raise UserError(
+            f"the {key} file cannot be imported: {error}", code="unreadable", at=at, key=key, found=reference
+        ) from error
     except BaseException:
         del sys.modules[name]
         raise

@@ -148,6 +148,7 @@ def compare(
     if not common:
         raise UserError(
             "the two runs have no variant in common",
+            code="nothing-left",
             found=f"{len(records_a)} and {len(records_b)} variants",
             accepted="runs of one experiment, or of two with the same kernel names, parameters and problems",
         )

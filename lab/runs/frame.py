@@ -188,6 +188,7 @@ class ExperimentRun:
             known = [record.variant for record in self.outcome.records]
             raise UserError(
                 "several variants begin with this id" if found else "no variant has this id",
+                code="unknown-name",
                 key="variant",
                 found=beginning,
                 accepted=[record.variant for record in found] or known[:_MOST_LISTED],

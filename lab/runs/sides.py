@@ -101,6 +101,7 @@ def _chosen(records: Sequence[VariantRecord], wanted: str, place: str) -> Varian
     rest = [f"… {len(known) - _SHOWN} more"] if len(known) > _SHOWN else []
     raise UserError(
         "several variants begin with this id" if found else "no variant of the run has this id",
+        code="unknown-name",
         at=Location(place),
         found=wanted,
         accepted="\n    ".join(["", *known[:_SHOWN], *rest]),

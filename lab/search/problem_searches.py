@@ -236,7 +236,11 @@ def _of_file(problem: SearchedProblem, file: Path) -> surrogate_model.Prior:
     varying = [axis.name for axis in axes if len(axis.values) > 1]
     if lacking := [name for name in varying if name not in tuned.values]:
         raise UserError(
-            "lacks parameters of the experiment", at=Location(file), found=list(tuned.values), accepted=lacking
+            "lacks parameters of the experiment",
+            code="missing-key",
+            at=Location(file),
+            found=list(tuned.values),
+            accepted=lacking,
         )
     places = [{repr(value): i for i, value in enumerate(axis.values)} for axis in axes]
     times = [one.ms for one in tuned.settings if one.ms is not None]
@@ -251,5 +255,11 @@ def _of_file(problem: SearchedProblem, file: Path) -> surrogate_model.Prior:
             costs[place] = math.log(one.ms if one.ms is not None else max(times))
     if not costs:
         values = [f"{axis.name}: {', '.join(map(str, axis.values))}" for axis in axes if len(axis.values) > 1]
-        raise UserError("has no point of the experiment", at=Location(file), found=dict(tuned.values), accepted=values)
+        raise UserError(
+            "has no point of the experiment",
+            code="nothing-left",
+            at=Location(file),
+            found=dict(tuned.values),
+            accepted=values,
+        )
     return surrogate_model.Prior(costs)

@@ -486,7 +486,7 @@ def _outputs(
     computed, given = operator(reference), key.launch
     memory = DeviceMemory(computed.inputs(computed.restored(given.problem), seed), given.launches)
     if unexcused(run_sequence(ptx, given.launches, memory, LaunchMode(whole=whole, excused=excused))[-1], excused):
-        raise UserError("it has faults of its own")
+        raise UserError("it has faults of its own", code="user-code")
     return memory.outputs
 
 

@@ -93,7 +93,11 @@ class DeviceMemory:
         known: Mapping[str, object] = arrays if kind.endswith("*") else self._inputs.scalars
         if name not in known:
             raise UserError(
-                "the operator has no argument of this name", key="arguments", found=name, accepted=list(known)
+                "the operator has no argument of this name",
+                code="unknown-name",
+                key="arguments",
+                found=name,
+                accepted=list(known),
             )
         return self._buffer(name) if kind.endswith("*") else np.dtype(kind).type(self._inputs.scalars[name])
 
@@ -113,14 +117,16 @@ class DeviceMemory:
     def _tensor_map(self, name: str) -> TensorMapArgument:
         found = find(self._launches.tensor_maps, name)
         if found is None:
-            raise UserError("the launches have no tensor map of this name", key="arguments", found=name)
+            raise UserError(
+                "the launches have no tensor map of this name", code="unknown-name", key="arguments", found=name
+            )
         of = self.argument(found.of, f"{found.dtype}*")
         buffer = of if isinstance(of, Buffer) else Buffer(np.asarray(of))
         if buffer.array.dtype != np.dtype(STORED_AS.get(found.dtype, found.dtype)):
             message = (
                 f"the tensor map {name} describes {found.dtype} elements, but {found.of} holds {buffer.array.dtype}"
             )
-            raise UserError(message, key="tensor_maps")
+            raise UserError(message, code="out-of-range", key="tensor_maps")
         element = "bf16" if found.dtype == "bfloat16" else ""
         sizes = (found.extents, found.leading, found.box, found.swizzle, found.outer)
         return TensorMapArgument(buffer, *sizes, element, found.pixels)

@@ -83,7 +83,7 @@ def read_tuned(file: Path) -> TunedSpace:
     try:
         text = read_regular(file, MOST_BYTES).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UserError("not UTF-8 text", at=Location(file), found=f"byte {error.start}") from error
+        raise UserError("not UTF-8 text", code="syntax", at=Location(file), found=f"byte {error.start}") from error
     data = _parsed(text, file)
     if isinstance(data, dict) and isinstance(data.get("cache"), dict):
         return _of_cache(data, file)
@@ -91,7 +91,9 @@ def read_tuned(file: Path) -> TunedSpace:
         return _of_t4(data, file)
     accepted = "a cache file of Kernel Tuner, which has the key cache, or T4 results, which have the key results"
     found = sorted(data)[:8] if isinstance(data, dict) else type(data).__name__
-    raise UserError("neither a cache file nor T4 results", at=Location(file), found=found, accepted=accepted)
+    raise UserError(
+        "neither a cache file nor T4 results", code="syntax", at=Location(file), found=found, accepted=accepted
+    )
 
 
 def _parsed(text: str, file: Path) -> Any:  # noqa: ANN401 - whatever JSON holds
@@ -104,7 +106,7 @@ def _parsed(text: str, file: Path) -> Any:  # noqa: ANN401 - whatever JSON holds
         except (ValueError, RecursionError) as error:
             last = error
     line = getattr(last, "lineno", None)
-    raise UserError(f"not JSON: {getattr(last, 'msg', last)}", at=Location(file, line)) from last
+    raise UserError(f"not JSON: {getattr(last, 'msg', last)}", code="syntax", at=Location(file, line)) from last
 
 
 def _constant(name: str) -> float:
@@ -228,7 +230,9 @@ def _values(
 
 
 def _wrong(file: Path, key: str, found: object, accepted: str) -> UserError:
-    return UserError("not as Kernel Tuner writes it", at=Location(file), key=key, found=found, accepted=accepted)
+    return UserError(
+        "not as Kernel Tuner writes it", code="syntax", at=Location(file), key=key, found=found, accepted=accepted
+    )
 
 
 def tuned_space(run: RunRecord, records: Sequence[VariantRecord]) -> TunedSpace:
@@ -249,6 +253,7 @@ def tuned_space(run: RunRecord, records: Sequence[VariantRecord]) -> TunedSpace:
         if len(several) > 1:
             raise UserError(
                 f"the run has {len(several)} different values of {what}",
+                code="conflict",
                 key=what,
                 accepted="one: a file of Kernel Tuner's holds the settings of one kernel for one problem",
             )
@@ -284,7 +289,7 @@ def write_tuned(file: Path, run: RunRecord, records: Sequence[VariantRecord]) ->
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, text)
     except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror}", at=Location(file)) from error
+        raise UserError(f"cannot be written: {error.strerror}", code="unwritable", at=Location(file)) from error
 
 
 def cache_text(space: TunedSpace) -> str:

@@ -270,6 +270,7 @@ def load(name: str, roots: tuple[Path, ...], *, at: Location | None = None, key:
         known = available(roots)
         raise UserError(
             "no such template",
+            code="missing-file",
             at=at,
             key=key,
             found=name,
@@ -290,6 +291,7 @@ def _read(name: str, found: Path, roots: tuple[Path, ...], text: str) -> Templat
     if not text.lstrip().startswith(_OPEN) or end < 0:
         raise UserError(
             "the template has no front matter",
+            code="syntax",
             at=Location(found, 1),
             accepted=f"a first line {_OPEN!r}, YAML, {_CLOSE!r}",
         )
@@ -316,12 +318,15 @@ def _check(template: Template) -> None:
     for name, parameter in declares.parameters.items():
         at = document.at("parameters", name)
         if not name.isidentifier():
-            raise UserError("the parameter's name is not an identifier", at=at, key="parameters", found=name)
+            raise UserError(
+                "the parameter's name is not an identifier", code="wrong-value", at=at, key="parameters", found=name
+            )
         for value in [parameter.default, *(parameter.values or [])]:
             accepted = parameter.refuses(value)
             if accepted:
                 raise UserError(
                     "the parameter does not accept a value of its own declaration",
+                    code="wrong-value",
                     at=at,
                     key=name,
                     found=value,
@@ -348,16 +353,25 @@ def _check_form(declares: FrontMatter, document: yamlfile.Document) -> None:
             if getattr(declares, key) is not None:
                 raise UserError(
                     f"the key {key} cannot stand beside launches",
+                    code="unknown-key",
                     at=document.at(key),
                     key=key,
                     accepted="launches alone, a list of {entry, grid, block, shared_bytes, arguments, when}",
                 )
         return
     if (declares.entry is None) == (declares.entries is None):
-        raise UserError("exactly one of the keys entry and entries is needed", at=document.at(), key="entry")
+        raise UserError(
+            "exactly one of the keys entry and entries is needed", code="missing-key", at=document.at(), key="entry"
+        )
     for key in single[2:]:
         if getattr(declares, key) is None:
-            raise UserError("a key is missing", at=document.at(), key=key, accepted=f"{key}, or a list of launches")
+            raise UserError(
+                "a key is missing",
+                code="missing-key",
+                at=document.at(),
+                key=key,
+                accepted=f"{key}, or a list of launches",
+            )
 
 
 def _check_argument(
@@ -368,6 +382,7 @@ def _check_argument(
     elif name not in declares.tensor_maps:
         raise UserError(
             "the tensor map is not declared",
+            code="missing-key",
             at=document.at(*path),
             key=yamlfile.dotted(path),
             found=name,
@@ -386,6 +401,7 @@ def _check_type(
     if bare != "T" and bare not in ARGUMENT_TYPES:
         raise UserError(
             "unknown argument type" if pointers else "unknown element type",
+            code="unknown-name",
             at=document.at(*path),
             key=yamlfile.dotted(path),
             found=kind,

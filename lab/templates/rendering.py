@@ -178,12 +178,14 @@ class Renderer:
             process.wait(1.0)
         limits, ended = self.limits, process.poll()
         if ended == -signal.SIGPROF:
-            raise UserError(f"rendering the template takes more than {limits.cpu_s:g} s of computing", at=at)
+            raise UserError(
+                f"rendering the template takes more than {limits.cpu_s:g} s of computing", code="out-of-range", at=at
+            )
         if ended is None:
-            raise UserError(f"rendering the template takes longer than {limits.wall_s:g} s", at=at)
+            raise UserError(f"rendering the template takes longer than {limits.wall_s:g} s", code="out-of-range", at=at)
         how = f"signal {-ended}" if ended < 0 else f"exit code {ended}"
         message = f"the process that renders the template ended ({how}): the template may need too much memory"
-        raise UserError(message, at=at, accepted=f"at most {limits.memory_bytes >> 20} MiB")
+        raise UserError(message, code="out-of-range", at=at, accepted=f"at most {limits.memory_bytes >> 20} MiB")
 
 
 @cache
@@ -198,7 +200,12 @@ def _text(answer: Mapping[str, Any], file: Path) -> str:
     found = answer["error"]
     at = Location(Path(found["file"]), found["line"]) if found["file"] else Location(file)
     raise UserError(
-        found["message"], at=at, found=found["found"], accepted=found["accepted"], suggestion=found["suggestion"]
+        found["message"],
+        code=found["code"],
+        at=at,
+        found=found["found"],
+        accepted=found["accepted"],
+        suggestion=found["suggestion"],
     )
 
 
@@ -262,6 +269,7 @@ def answered(request: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "error": {
                 "message": error.message,
+                "code": error.code,
                 "file": str(place.file) if place else "",
                 "line": place.line if place else None,
                 "found": found,

@@ -132,7 +132,7 @@ class ConfinedLoader(BaseLoader):
             try:
                 text = read_regular(file, _MOST_SOURCE).decode()
             except UnicodeDecodeError as error:
-                raise UserError(f"the file is not UTF-8 text: {error}", at=Location(file)) from error
+                raise UserError(f"the file is not UTF-8 text: {error}", code="syntax", at=Location(file)) from error
             return text, str(file), partial(_is_unchanged, file, changed)
         raise TemplateNotFound(template)
 
@@ -418,16 +418,16 @@ def _placed(error: Exception, template: Location) -> UserError:
     """Return an error of Jinja, or of what a template calls, with the template's line."""
     if isinstance(error, TemplateSyntaxError):
         at = Location(error.filename or template.file, error.lineno)
-        return UserError(f"the template has a syntax error: {error.message}", at=at)
+        return UserError(f"the template has a syntax error: {error.message}", code="syntax", at=at)
     if isinstance(error, TemplateNotFound):
-        return UserError(f"no such include: {error.name}", at=template)
+        return UserError(f"no such include: {error.name}", code="missing-file", at=template)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.endswith(".j2")]
     place = Location(frames[-1].filename, frames[-1].lineno) if frames else template
     if isinstance(error, RaisedError):
-        return UserError(error.message, at=place)
+        return UserError(error.message, code="syntax", at=place)
     if isinstance(error, OperandError):
         message = f"the template fails: {error.message}"
-        return UserError(message, at=place, accepted=error.accepted, suggestion=error.suggestion)
+        return UserError(message, code="syntax", at=place, accepted=error.accepted, suggestion=error.suggestion)
     if isinstance(error, MemoryError):
-        return UserError("the template needs too much memory", at=place)
-    return UserError(f"the template fails: {error}", at=place)
+        return UserError("the template needs too much memory", code="out-of-range", at=place)
+    return UserError(f"the template fails: {error}", code="user-code", at=place)

@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from lab.base.elements import element_named
-from lab.base.errors import Location, UserError
+from lab.base.errors import Code, Location, UserError
 from lab.base.expressions import Scalar, evaluate, names_in
 from lab.base.structures import is_structure, members_of, structure_of
 from lab.base.yamlfile import Key, dotted
@@ -229,7 +229,7 @@ class Scope:
         """
         value = self.evaluate(expression, path)
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-            raise self.error("not a size", path, found=value, accepted=f"an integer from 0 to {most}")
+            raise self.error("not a size", path, code="syntax", found=value, accepted=f"an integer from 0 to {most}")
         return value
 
     def integer(self, expression: Expression, path: Key) -> int:
@@ -267,11 +267,20 @@ class Scope:
         return f"{element_named(word) or word}{star}"
 
     def error(
-        self, message: str, path: Key, *, found: object = None, accepted: str = "", suggestion: str | None = None
+        self,
+        message: str,
+        path: Key,
+        *,
+        code: Code = "wrong-value",
+        found: object = None,
+        accepted: str = "",
+        suggestion: str | None = None,
     ) -> UserError:
         """Return an error with the place of a path."""
         at, key = self.at(path), dotted(path)
-        return UserError(message, at=at, key=key, found=found, accepted=accepted or None, suggestion=suggestion)
+        return UserError(
+            message, code=code, at=at, key=key, found=found, accepted=accepted or None, suggestion=suggestion
+        )
 
 
 def resolved(launches: Sequence[DeclaredLaunch], workspace: Iterable[DeclaredBuffer], scope: Scope) -> Launches:

@@ -218,7 +218,7 @@ def packed(value: object) -> object:
         return {value.kind: value.text}
     if isinstance(value, bool | int | float | str) or value is None:
         return value
-    raise UserError("templates know no such value", found=type(value).__name__)
+    raise UserError("templates know no such value", code="unknown-name", found=type(value).__name__)
 
 
 def unpacked(value: Any) -> Value:  # noqa: ANN401 - what JSON can hold

@@ -158,7 +158,9 @@ def gather(source: str, folders: Sequence[Path]) -> tuple[str, dict[str, str]]:
             pending |= {key: value for key, value in more.items() if key not in reached}
             if len(reached) + len(pending) > MOST_FILES or sum(map(len, reached.values())) > MOST_BYTES:
                 accepted = f"at most {MOST_FILES} files of {MOST_BYTES} bytes together"
-                raise UserError("the source includes too much", at=Location(path), accepted=accepted)
+                raise UserError(
+                    "the source includes too much", code="out-of-range", at=Location(path), accepted=accepted
+                )
     except _RefusedError:
         return source, {}
     return text, reached

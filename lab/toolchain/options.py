@@ -162,7 +162,11 @@ def _checked(options: Sequence[str], compiler: str) -> Iterator[tuple[str, int]]
     """Yield each option with its place."""
     if len(options) > MOST_OPTIONS:
         raise UserError(
-            "there are too many compiler options", key="options", found=len(options), accepted=f"at most {MOST_OPTIONS}"
+            "there are too many compiler options",
+            code="out-of-range",
+            key="options",
+            found=len(options),
+            accepted=f"at most {MOST_OPTIONS}",
         )
     place = 0
     while place < len(options):
@@ -176,13 +180,16 @@ def _checked(options: Sequence[str], compiler: str) -> Iterator[tuple[str, int]]
             yield f"{TO_PTXAS[0]}={_for_ptxas(value, key, first)}", place
         elif option.values is None:
             if value is not None:
-                raise UserError("this compiler option takes no value", key=key, found=first, accepted=name)
+                raise UserError(
+                    "this compiler option takes no value", code="conflict", key=key, found=first, accepted=name
+                )
             yield first, place
         else:
             if len(first) > MOST_LENGTH or value is None or not re.fullmatch(option.values.pattern, value, re.ASCII):
                 found = first if last == place else f"{first} {value}"
                 raise UserError(
                     f"wrong value for the compiler option {name}",
+                    code="wrong-value",
                     key=key,
                     found=found,
                     accepted=option.values.accepted,
@@ -214,6 +221,7 @@ def _split(text: str, place: int, compiler: str) -> tuple[CompilerOption | None,
     )
     raise UserError(
         "this compiler option is not accepted",
+        code="refused",
         key=f"options[{place}]",
         found=text,
         accepted=[one.shown for one in OPTIONS if not compiler or compiler in one.compilers]
@@ -226,6 +234,7 @@ def _known(option: CompilerOption, name: str, place: int, compiler: str) -> Comp
     if compiler and compiler not in option.compilers:
         raise UserError(
             f"{compiler} has no such option",
+            code="unknown-name",
             key=f"options[{place}]",
             found=name,
             accepted=f"{name} for {' and '.join(option.compilers)} only",
@@ -250,12 +259,14 @@ def _for_ptxas(text: str | None, key: str, first: str) -> str:
                 return f"{name}={value}"
             raise UserError(
                 f"wrong value for ptxas's option {name}",
+                code="wrong-value",
                 key=key,
                 found=text,
                 accepted=takes.accepted if takes else f"{name} without a value",
             )
     raise UserError(
         "this option of ptxas is not accepted",
+        code="refused",
         key=key,
         found=first if text is None else text,
         accepted=[option.shown for option in PTXAS],

@@ -63,6 +63,7 @@ def toolchain(name: str) -> Toolchain:
         suggestion = f"write {base}==13.5" if base in NAMES[1:] else did_you_mean(base, NAMES)
         raise UserError(
             "no such toolchain",
+            code="unknown-name",
             key="toolchains",
             found=name,
             accepted=f"{', '.join(NAMES)}; all but auto may have a version, such as nvrtc==13.5",
@@ -148,6 +149,7 @@ def _check_target(toolchain: Toolchain, request: CompileRequest) -> None:
     if not toolchain.supports(request.arch):
         raise UserError(
             f"{toolchain.name} {toolchain.version} cannot target this architecture",
+            code="unsupported",
             key="archs",
             found=request.arch,
             accepted=toolchain.architectures,

@@ -195,6 +195,7 @@ def grow(context: TuningContext, final: FinalStep) -> Grown | None:
             return None
         raise UserError(
             "the library would have no kernel for sizes that meet no requirement",
+            code="nothing-left",
             at=Location(context.tuning.file),
             key="groups",
             found=sorted({made.template for made in asking.values()}),

@@ -202,7 +202,7 @@ def _setting(tuning: Tuning, options: TuningOptions, services: Services) -> _Set
     gpu = calibrated(from_description(described) if described else gpu_for(tuning.gpu or arch))
     tool = toolchain(tuning.toolchain)
     if not tool.supports(arch):
-        raise UserError(f"{tool.name} {tool.version} cannot target {arch}", key="arch", found=arch)
+        raise UserError(f"{tool.name} {tool.version} cannot target {arch}", code="unsupported", key="arch", found=arch)
     return _Setting(tuning, options, services, cards, not_measured, arch, gpu, tool)
 
 

@@ -94,6 +94,7 @@ class Work:
         if isinstance(single, str):
             raise UserError(
                 "the parameters of the single-tuned kernel do not fit together",
+                code="mismatch",
                 at=Location(self.context.tuning.file),
                 key="single_tuned",
                 found=f"not satisfied: {single}",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mistakes import coded
 
 from lab.api.given import anchored, is_code, plain, without_file, yaml_of
 from lab.base.errors import CollectedError, Location, UserError, together
@@ -22,7 +23,7 @@ def test_what_numpy_holds_becomes_plain():
     given = {"a": np.int32(3), "b": (1, np.float64(0.5)), "c": np.array([1, 2]), "d": range(2), "e": Path("x")}
     assert plain(given, "k") == {"a": 3, "b": [1, 0.5], "c": [1, 2], "d": [0, 1], "e": "x"}
     assert type(plain(np.bool_(1), "k")) is bool
-    with pytest.raises(UserError, match="wrong type") as caught:
+    with pytest.raises(UserError, check=coded("wrong-type", key="parameters.a[0]")) as caught:
         plain({"a": [object()]}, "parameters")
     assert caught.value.key == "parameters.a[0]"
 
@@ -51,11 +52,11 @@ def test_paths_of_arguments_start_from_the_working_directory(tmp_path, monkeypat
 def test_a_mistake_in_a_mapping_has_a_key_and_no_line(tmp_path):
     file = tmp_path / "k.yaml"
     file.write_text(yaml_of({"source": "k.cu", "grid": 1}))
-    named = without_file(UserError("bad", at=Location(file, 2), key="grid[0]"), file)
+    named = without_file(UserError("bad", code="wrong-value", at=Location(file, 2), key="grid[0]"), file)
     assert (named.at, named.key) == (None, "grid[0]")
-    assert without_file(UserError("bad", at=Location(file, 2)), file).key == "grid"
-    other = UserError("bad", at=Location(tmp_path / "k.cu", 2))
+    assert without_file(UserError("bad", code="wrong-value", at=Location(file, 2)), file).key == "grid"
+    other = UserError("bad", code="wrong-value", at=Location(tmp_path / "k.cu", 2))
     assert without_file(other, file) is other
-    both = without_file(together([UserError("a", at=Location(file, 1), key="x"), other]), file)
+    both = without_file(together([UserError("a", code="wrong-value", at=Location(file, 1), key="x"), other]), file)
     assert isinstance(both, CollectedError)
     assert [one.at for one in both.errors] == [None, other.at]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mistakes import coded
 
 import lab
 from lab.base.errors import UserError
@@ -60,5 +61,5 @@ def test_mistakes_have_keys_and_no_place(tmp_path):
 
 def test_another_place_than_this_machine_is_refused(tmp_path):
     for command in (lab.run, lab.tune):
-        with pytest.raises(UserError, match="this machine alone"):
+        with pytest.raises(UserError, check=coded("unsupported", key="cluster", found="tls://host:8786")):
             command(tmp_path / "any.yaml", cluster="tls://host:8786")

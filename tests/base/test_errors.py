@@ -21,7 +21,8 @@ def test_a_location_is_written_as_editors_read_it(location: Location, text: str)
 
 def test_a_user_error_lists_what_is_known() -> None:
     error = UserError(
-        "unknown key", at=Location("a.yaml", 3), key="kernels[0]", found="blok", accepted=("block", 7),
+        "unknown key", code="unknown-key",
+        at=Location("a.yaml", 3), key="kernels[0]", found="blok", accepted=("block", 7),
         suggestion="did you mean 'block'?",
     )  # fmt: skip
     assert str(error).split("\n") == [
@@ -34,16 +35,16 @@ def test_a_user_error_lists_what_is_known() -> None:
 
 
 def test_a_user_error_leaves_out_what_is_not_known() -> None:
-    assert str(UserError("no such file")) == "no such file"
+    assert str(UserError("no such file", code="wrong-value")) == "no such file"
 
 
 def test_false_and_empty_values_were_found() -> None:
-    assert "found: ''" in str(UserError("wrong value", found=""))
-    assert "found: False" in str(UserError("wrong value", found=False))
+    assert "found: ''" in str(UserError("wrong value", code="wrong-value", found=""))
+    assert "found: False" in str(UserError("wrong value", code="wrong-value", found=False))
 
 
 def test_accepted_text_is_a_phrase_and_not_its_letters() -> None:
-    assert "  accepted: at most 4" in str(UserError("too large", accepted="at most 4"))
+    assert "  accepted: at most 4" in str(UserError("too large", code="wrong-value", accepted="at most 4"))
 
 
 def test_a_reader_error_names_the_line() -> None:
@@ -66,17 +67,17 @@ def test_only_near_names_are_suggested() -> None:
 
 @pytest.mark.parametrize("found", ["x" * 100_000, 16**100_000, ["y" * 50] * 1000], ids=["text", "integer", "list"])
 def test_a_long_value_is_quoted_in_part(found):
-    assert len(str(UserError("wrong", found=found))) < 400
+    assert len(str(UserError("wrong", code="wrong-value", found=found))) < 400
 
 
 def test_a_value_of_300_characters_is_quoted_whole() -> None:
-    assert str(UserError("wrong", found="x" * 298)) == f"wrong\n  found: '{'x' * 298}'"
-    assert f"found: '{'x' * 299}… (301 characters)" in str(UserError("wrong", found="x" * 299))
+    assert str(UserError("wrong", code="wrong-value", found="x" * 298)) == f"wrong\n  found: '{'x' * 298}'"
+    assert f"found: '{'x' * 299}… (301 characters)" in str(UserError("wrong", code="wrong-value", found="x" * 299))
 
 
 def test_several_mistakes_stand_in_the_order_of_their_lines_those_without_one_first() -> None:
-    third, first = (UserError(f"in {line}", at=Location("f", line)) for line in (3, 1))
-    file, nowhere = UserError("in all", at=Location("f")), UserError("nowhere")
+    third, first = (UserError(f"in {line}", code="wrong-value", at=Location("f", line)) for line in (3, 1))
+    file, nowhere = UserError("in all", code="wrong-value", at=Location("f")), UserError("nowhere", code="wrong-value")
     assert str(together([third, first, third])) == "f:1: in 1\nf:3: in 3"
     assert str(together([third, first, file])) == "f: in all\nf:1: in 1\nf:3: in 3"
     assert str(together([third, first, nowhere])) == "nowhere\nf:1: in 1\nf:3: in 3"
@@ -88,7 +89,7 @@ def test_a_name_in_other_capitals_is_close():
 
 
 def test_keys_below_others() -> None:
-    one, other = UserError("wrong", key="grid"), UserError("wrong, too")
+    one, other = UserError("wrong", code="wrong-value", key="grid"), UserError("wrong, too", code="wrong-value")
     assert one.below("kernels[1]").key == "kernels[1].grid"
     both = together([one, other]).below("kernels[1]")
     assert "key: kernels[1].grid" in str(both)

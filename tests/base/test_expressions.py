@@ -5,6 +5,7 @@ import contextlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mistakes import coded
 
 from lab.base.errors import Location, UserError
 from lab.base.expressions import evaluate, names_in, parts_of
@@ -145,7 +146,7 @@ def test_names_in_leaves_functions_out():
 
 @pytest.mark.parametrize("expression", ["1e999", "unroll < 1e999 * 0"])
 def test_a_number_beyond_all_numbers_is_an_error(expression):
-    with pytest.raises(UserError, match="the expression cannot be evaluated"):
+    with pytest.raises(UserError, check=coded("unsupported", key="constraints[0]", line=1)):
         evaluate(expression, {"unroll": 1}, at=Location("e.yaml", 1), key="constraints[0]")
 
 
@@ -165,16 +166,16 @@ class Box(FactValue):
 def test_objects_are_known_by_their_facts_alone():
     assert value("box.side + box.times(2) + box.sides[1]", box=Box("abcd")) == 16
     for expression in ("box.text", "box.side.real", "box.read('x')", "box._unknown('x')", "box.__class__", "box.times"):
-        with pytest.raises(UserError, match=r"\(column \d+\)"):
+        with pytest.raises(UserError, check=coded("unsupported", key="k", line=3)):
             value(expression, box=Box("abcd"))
-    with pytest.raises(UserError, match="the value of the expression is a box"):
+    with pytest.raises(UserError, check=coded("wrong-value", key="k", found="box", line=3)):
         value("box", box=Box("abcd"))
 
 
 def test_a_value_of_another_kind_is_no_operand():
     for foreign in (object(), {"a": 1}, [1], {1}, print):
         assert value("1 if m else x", m=True, x=foreign) == 1
-        with pytest.raises(UserError, match="x has no value here"):
+        with pytest.raises(UserError, check=coded("unsupported", key="k", found="1 if m else x", line=3)):
             value("1 if m else x", m=False, x=foreign)
 
 
@@ -202,7 +203,9 @@ def test_a_syntax_error_has_the_column_and_what_is_accepted():
 
 
 def test_an_unknown_function_is_named_with_a_suggestion():
-    with pytest.raises(UserError, match="unknown function 'ceildiv'") as caught:
+    with pytest.raises(
+        UserError, check=coded("unknown-name", key="k", found="true or ceildiv(m, 2)", line=3)
+    ) as caught:
         names_in("true or ceildiv(m, 2)", at=AT, key="k")
     assert caught.value.suggestion == "did you mean 'ceil_div'?"
 
@@ -259,7 +262,7 @@ def test_the_parts_are_those_of_the_parser():
 def test_types_have_sizes():
     assert evaluate("3 * sizeof(T)", {"T": "double"}, at=AT, key="k") == 24
     assert evaluate("sizeof('float16') + sizeof('unsigned char')", {}, at=AT, key="k") == 3
-    with pytest.raises(UserError, match="'flaot' is no element type"):
+    with pytest.raises(UserError, check=coded("unsupported", key="k", found="sizeof('flaot')", line=3)):
         evaluate("sizeof('flaot')", {}, at=AT, key="k")
 
 

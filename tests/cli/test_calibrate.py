@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from mistakes import coded
 from rich.console import Console
 from run_support import DecidedSession, InProcess, all_played, build_once, played_by, without_a_gpu
 
@@ -73,7 +74,7 @@ def test_without_a_file_the_built_in_constants_are_shown_with_their_source(file:
         "published figures, never compared with hardware"
     }
     assert {row["origin"] for row in found["H200"]} - {""} == {"measured on an H200"}
-    with pytest.raises(UserError, match="unknown GPU"):
+    with pytest.raises(UserError, check=coded("unknown-name", key="gpu", found="H900")):
         shown(["H900"])
 
 
@@ -99,10 +100,10 @@ def test_one_microbenchmark_leaves_the_other_constants(file: Path) -> None:
 
 
 def test_nothing_is_written_where_nothing_follows(file: Path) -> None:
-    with pytest.raises(UserError, match="no constant follows"):  # the played times are milliseconds
+    with pytest.raises(UserError, check=coded("nothing-left", key="calibrate")):  # the played times are milliseconds
         calibrate(QUIET, only=["launch"], services=all_played())
     assert not file.exists()
-    with pytest.raises(UserError, match="--from measures nothing"):
+    with pytest.raises(UserError, check=coded("conflict", key="--only")):
         calibrate(QUIET, only=["launch"], runs=REPORTS)
 
 
@@ -131,7 +132,7 @@ def test_architectures_are_named_in_one_word_or_several(monkeypatch: pytest.Monk
 
     def told(_: Path, options: RunOptions, *__: object) -> NoReturn:
         asked.append(options.archs)
-        raise UserError("enough")
+        raise UserError("enough", code="wrong-value")
 
     monkeypatch.setattr("lab.runs.pipeline.run", told)
     monkeypatch.setattr("lab.base.workers.prepare", lambda: None)

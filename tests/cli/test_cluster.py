@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from mistakes import coded
 from typer.testing import CliRunner
 
 from lab.base.errors import UserError
@@ -32,7 +33,7 @@ def test_this_machine_needs_no_cluster(given) -> None:
 
 def test_options_of_an_address_need_one(tmp_path) -> None:
     with (
-        pytest.raises(UserError, match="belong to an address"),
+        pytest.raises(UserError, check=coded("conflict", key="--cluster", found="local")),
         cluster.surroundings("local", tmp_path, insecure=False, jobs=None),
     ):
         pass
@@ -41,7 +42,7 @@ def test_options_of_an_address_need_one(tmp_path) -> None:
 def test_the_configuration_says_which_cluster_is_meant(monkeypatch) -> None:
     monkeypatch.setattr(config, "configured", lambda: ClusterModel(address="tcp://node:1"))
     with (
-        pytest.raises(UserError, match="runs whatever it is sent"),
+        pytest.raises(UserError, check=coded("refused", key="--cluster", found="tcp://node:1")),
         cluster.surroundings(None, None, insecure=False, jobs=None),
     ):
         pass

@@ -467,7 +467,7 @@ def test_no_text_of_others_commands_the_terminal(folder, words, source, code):
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [
-        (UserError("wrong"), 2, "error: wrong"),
+        (UserError("wrong", code="wrong-value"), 2, "error: wrong"),
         (CompileError("refused", "its log", "nvrtc"), 2, "error: refused\nits log"),
         (MissingToolError("no nvcc"), 3, "error: no nvcc"),
         (WorkerLostError("signal 9", killed=True), 3, "error: signal 9"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.cli.trial import Asked, experiment_of
@@ -58,5 +59,5 @@ def test_mistakes_are_named(source, asked, words):
 
 
 def test_only_cuda_is_tried(tmp_path):
-    with pytest.raises(UserError, match="this is no CUDA source"):
+    with pytest.raises(UserError, check=coded("syntax", found=".ptx")):
         experiment_of(tmp_path / "k.ptx", Asked())

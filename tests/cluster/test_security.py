@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 
 import pytest
+from mistakes import coded
 
 from lab.base.errors import MissingToolError, UserError
 from lab.cluster.security import AUTHORITY, CERTIFICATE, KEY, check_installed, make_keys, way_to
@@ -35,7 +36,7 @@ def test_the_certificate_is_signed_by_the_authority_and_no_other(keys, tmp_path)
 
 def test_keys_are_never_replaced(keys) -> None:
     before = (keys / KEY).read_bytes()
-    with pytest.raises(UserError, match="already"):
+    with pytest.raises(UserError, check=coded("exists")):
         make_keys(keys)
     assert (keys / KEY).read_bytes() == before
 
@@ -43,17 +44,17 @@ def test_keys_are_never_replaced(keys) -> None:
 def test_tls_needs_whole_and_private_keys(keys) -> None:
     assert way_to("tls://node", keys, insecure=False).address == "tls://node:8786"
     (keys / KEY).chmod(0o644)
-    with pytest.raises(UserError, match="others may read"):
+    with pytest.raises(UserError, check=coded("refused", key="--keys")):
         way_to("tls://node", keys, insecure=False)
     (keys / KEY).unlink()
     with pytest.raises(UserError, match=f"lacks {KEY}"):
         way_to("tls://node", keys, insecure=False)
-    with pytest.raises(UserError, match="TLS needs keys"):
+    with pytest.raises(UserError, check=coded("missing-key", key="--keys")):
         way_to("tls://node", None, insecure=False)
 
 
 def test_tcp_needs_the_word() -> None:
-    with pytest.raises(UserError, match="runs whatever it is sent") as caught:
+    with pytest.raises(UserError, check=coded("refused", key="--cluster", found="tcp://10.0.0.1:9")) as caught:
         way_to("tcp://10.0.0.1:9", None, insecure=False)
     assert "--insecure" in str(caught.value)
     assert way_to("tcp://[::1]:9", None, insecure=True).address == "tcp://[::1]:9"
@@ -61,7 +62,7 @@ def test_tcp_needs_the_word() -> None:
 
 @pytest.mark.parametrize("address", ["node:8786", "http://node", "tls://", "tls://node:port", "tls://node/x", "locl"])
 def test_what_is_no_address_is_refused(address, tmp_path) -> None:
-    with pytest.raises(UserError, match="not the address"):
+    with pytest.raises(UserError, check=coded("wrong-value", key="--cluster")):
         way_to(address, tmp_path, insecure=True)
 
 

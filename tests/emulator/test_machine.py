@@ -5,6 +5,7 @@ from math import erf
 import compiling
 import numpy as np
 import pytest
+from mistakes import coded
 
 from lab.base.errors import ReaderError, UserError
 from lab.emulator.api import launch
@@ -425,11 +426,11 @@ def test_wrong_arguments(args, word):
 
 def test_wrong_names_and_sizes():
     ptx = HEADER + ".visible .entry kernel() { ret; }\n"
-    with pytest.raises(UserError, match="did you mean 'kernel'"):
+    with pytest.raises(UserError, check=coded("unknown-name", found="kernl")):
         launch(ptx, "kernl", 1, 32, [])
-    with pytest.raises(UserError, match="too large"):
+    with pytest.raises(UserError, check=coded("out-of-range", key="block", found=(64, 32, 1))):
         launch(ptx, "kernel", 1, (64, 32), [])
-    with pytest.raises(UserError, match="grid"):
+    with pytest.raises(UserError, check=coded("wrong-value", key="grid", found=0)):
         launch(ptx, "kernel", 0, 32, [])
     with pytest.raises(ReaderError):
         launch("no ptx", "kernel", 1, 32, [])
@@ -448,7 +449,7 @@ def test_overlapping_arrays_are_refused():
     ptx = HEADER + ".visible .entry k(.param .u64 a, .param .u64 b) { ret; }\n"
     a = np.zeros(8)
     launch(ptx, "k", 1, 32, [a, a])
-    with pytest.raises(UserError, match="overlaps"):
+    with pytest.raises(UserError, check=coded("duplicate", key="args[1]")):
         launch(ptx, "k", 1, 32, [a, a[4:]])
 
 

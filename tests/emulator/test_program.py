@@ -1,6 +1,7 @@
 """Laying out kernels."""
 
 import pytest
+from mistakes import coded
 from small_ptx import HEADER, kernel
 
 from lab.base.errors import UserError
@@ -118,7 +119,7 @@ def test_a_text_is_read_once_for_several_launches():
     text = kernel("mov.u32 %r0, 1;")
     assert program_of(text, "k") is program_of(text, "k")
     assert program_of(kernel("mov.u32 %r0, 2;"), "k").code[0][1].operands == ("%r0", "2")
-    with pytest.raises(UserError, match="no such kernel"):
+    with pytest.raises(UserError, check=coded("unknown-name", found="other")):
         program_of(text, "other")
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from mistakes import coded
 from small_ptx import kernel
 
 from lab.base.errors import UserError
@@ -92,6 +93,6 @@ def test_a_copy_goes_its_own_way():
 
 def test_a_variable_of_another_size_is_refused():
     state = DeviceState({"calls": bytes(8)})
-    with pytest.raises(UserError, match="another size") as error:
+    with pytest.raises(UserError, check=coded("mismatch", key="state.calls", found="4 bytes")) as error:
         launch(COUNT, "k", 1, 1, [np.zeros(1, np.uint32)], state=state)
     assert error.value.key == "state.calls"

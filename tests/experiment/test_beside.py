@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.experiment.beside import offered
@@ -110,7 +111,7 @@ def test_each_kernel_has_its_compilers(read):
     assert [(one.toolchain.name, one.request.options) for one in swept] == [
         ("nvrtc", ()), ("nvrtc", ("--use_fast_math",)), ("triton", ()), ("triton", ())
     ]  # fmt: skip
-    with pytest.raises(UserError, match="no toolchain compiles the kernel v1_coalesced"):
+    with pytest.raises(UserError, check=coded("unsupported", key="toolchains", found=("triton",), line=13)):
         toolchains(read(HEAD + OURS + TRITONS + "toolchains: [triton]\n"))
 
 
@@ -132,7 +133,10 @@ def test_other_problems_are_left_out(read):
         "layout=nn num_warps=8",
     ]
     assert expansion.excluded == {'layout == "nn"': 2}
-    with pytest.raises(UserError, match="no combination of the parameters of kernel 'product' is left") as caught:
+    with pytest.raises(
+        UserError,
+        check=coded("nothing-left", key="kernels[1]", found='2 combinations, left out by: layout == "nn": 2', line=12),
+    ) as caught:
         expand(read(text.replace("[nn, tn]", "tn")))
     assert caught.value.key == "kernels[1]"
 
@@ -140,7 +144,7 @@ def test_other_problems_are_left_out(read):
 def test_an_extension_of_the_operator_has_to_be_named(read):
     batched = (HEAD + TRITONS).replace("k: 256}", "k: 256, batch: 3}")
     assert {point.kernel.name for point in expand(read(batched.replace('"nn"', '"nn", batches == "strided"'))).points}
-    with pytest.raises(UserError, match="batches"):
+    with pytest.raises(UserError, check=coded("nothing-left", key="kernels[0]", line=11)):
         expand(read(batched))
     plain = (HEAD + OURS + TRITONS).replace('"nn"]', '"nn", batches == "none"]')
     assert "product" in {point.kernel.name for point in expand(read(plain)).points}
@@ -211,7 +215,7 @@ def test_the_operator_of_a_file(read):
         )
     ).points
     assert dict(point.instance.launches.scalars) == {"kernel.rows": 1000, "kernel.factor": 2.0, "kernel.far": 1}
-    with pytest.raises(UserError, match="does not run unasked"):
+    with pytest.raises(UserError, check=coded("refused", key="operator", found="./axpy_operator.py:Axpy", line=2)):
         read(text + CUDA, run_operator=False)
 
 
@@ -274,7 +278,7 @@ def test_element_types_that_no_field_says(read, monkeypatch):
         return Offered({}, {"C": "float32" if problem.layout == "nn" else "int8"}, ("C",))
 
     monkeypatch.setattr(Gemm, "offered", offered_by)
-    with pytest.raises(UserError, match="the problems differ in the element type of C"):
+    with pytest.raises(UserError, check=coded("wrong-value", key="kernels[0].arguments.c", line=8)):
         read((HEAD + TRITONS).replace("k: 256}", "k: 256, layout: [nn, tn]}").replace("a: B, b: A", "a: C, b: C"))
 
 

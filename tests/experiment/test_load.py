@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mistakes import coded
 from ruamel.yaml import YAML
 
 from lab.base.errors import UserError
@@ -191,20 +192,20 @@ def test_mistakes_in_a_named_problem_are_found(old, new, line, key):
 
 
 def test_a_single_problem_needs_no_name():
-    with pytest.raises(UserError, match="unknown key"):
+    with pytest.raises(UserError, check=coded("unknown-key", key="problem.name", line=3)):
         read(GOOD.replace("m: 64,", "m: 64, name: large,"))
 
 
 def test_an_experiment_needs_a_kernel():
     head, _, _ = GOOD.partition("kernels:")
-    with pytest.raises(UserError, match="at least 1 item") as caught:
+    with pytest.raises(UserError, check=coded("wrong-value", key="kernels", found=[], line=6)) as caught:
         read(head + "kernels: []\n")
     assert caught.value.at.line == 6
 
 
 def test_two_kernels_need_two_names():
     text = GOOD.replace("baselines", "  - template: gemm/tiled.cu.j2\nbaselines")
-    with pytest.raises(UserError, match="two kernels have the same name"):
+    with pytest.raises(UserError, check=coded("duplicate", key="kernels[1].name", found="tiled", line=13)):
         read(text)
 
 
@@ -214,7 +215,7 @@ def test_a_template_says_what_problems_it_supports(tmp_path):
         "grid: [1]\nblock: [1]\narguments: {m: int32}\n---#}\n"
     )
     text = "question: q\noperator: gemm\nproblem: {m: 1, n: 1, k: 1}\nkernels: [{template: half.cu.j2}]\n"
-    with pytest.raises(UserError, match="does not support") as caught:
+    with pytest.raises(UserError, check=coded("unsupported", key="problem.dtype", found="float32", line=3)) as caught:
         read(text, str(tmp_path / "e.yaml"))
     assert (caught.value.key, caught.value.accepted) == ("problem.dtype", ["float64"])
     both = expand(read(text.replace("k: 1}", "k: 1, dtype: [float32, float64]}"), str(tmp_path / "e.yaml")))

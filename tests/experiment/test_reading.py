@@ -40,7 +40,7 @@ def test_mistakes_are_kept_and_reading_goes_on(reading):
     found = reading(FILE.replace("[1, 2, 1]", "[1, two]").replace("b:", "n:"))
     assert list(axes_of(found)) == ["a", "n"]
     with found.noting():
-        raise UserError("one more")
+        raise UserError("one more", code="wrong-value")
     assert [one.message for one in found.mistakes] == [
         "the values are of several types",
         "a parameter and a field of the problem have one name",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.experiment.load import from_text
@@ -171,7 +172,7 @@ def test_mistakes(read, old, new, parts):
 
 def test_a_constexpr_is_no_field_of_the_problem_since_both_sizes_run_one_machine_code(read):
     text = GOOD.replace("parameters: {BLOCK: [512, 1024]}\n", "").replace("1_000_000}", "1_000_000, BLOCK: 512}")
-    with pytest.raises(UserError, match="BLOCK of scale has no value") as caught:
+    with pytest.raises(UserError, check=coded("wrong-value", key="parameters.BLOCK", line=1)) as caught:
         read(text)
     assert "in place of the problem's" in str(caught.value)
 
@@ -180,19 +181,19 @@ def test_a_config_that_lacks_a_constexpr(read):
     text = GOOD.replace("parameters: {BLOCK: [512, 1024]}\n", "").replace(
         "{num_warps: [4, 8]}", "[{BLOCK: 64}, {num_warps: 8}]"
     )
-    with pytest.raises(UserError, match=r"configs\[1\].*\n?.*a config lacks a parameter|a config lacks a parameter"):
+    with pytest.raises(UserError, check=coded("wrong-value", key="configs[1]", line=5)):
         read(text)
 
 
 def test_a_default_that_only_python_knows(read):
     text = GOOD.replace("k.py:scale", "k.py:other").replace("{BLOCK: [512, 1024]}", "{}").replace("BLOCK)", "64)")
-    with pytest.raises(UserError, match="the default of the constexpr MODE of other is no literal"):
+    with pytest.raises(UserError, check=coded("wrong-value", key="arguments", line=4)):
         read(text)
 
 
 def test_configs_are_for_triton(read, tmp_path):
     (tmp_path / "k.cu").write_text("__global__ void k(float* c) {}\n")
-    with pytest.raises(UserError, match="those of a Triton function"):
+    with pytest.raises(UserError, check=coded("wrong-value", key="configs", line=5)):
         read("source: k.cu\narguments: {c: 'out float32[4]'}\ngrid: 1\nblock: 1\nconfigs: {num_warps: 4}\n")
 
 

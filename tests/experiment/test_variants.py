@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.experiment.load import from_text
@@ -66,7 +67,7 @@ def test_an_id_depends_on_what_decides_the_machine_code() -> None:
 
 def test_an_architecture_that_a_compiler_lacks_is_refused() -> None:
     made = experiment()
-    with pytest.raises(UserError, match="cannot target sm_10") as error:
+    with pytest.raises(UserError, check=coded("unsupported", key="archs", found="sm_10")) as error:
         plan(made, expand(made).points, NVRTC, ["sm_10"])
     assert (error.value.key, error.value.found) == ("archs", "sm_10")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from library_support import small_library
+from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.library import archive, emit
@@ -55,10 +56,10 @@ def test_a_library_that_comes_with_lab_is_found_by_its_name(
     monkeypatch.chdir(tmp_path)
     assert archive.find("mine") == shipped / "mine"
     assert archive.find("sgemm") == Path("sgemm")  # what lies here goes first
-    with pytest.raises(UserError, match="no such library") as error:
+    with pytest.raises(UserError, check=coded("missing-file", found="other")) as error:
         archive.find("other")
     assert "mine" in str(error.value.accepted)
-    with pytest.raises(UserError, match="no such library"):
+    with pytest.raises(UserError, check=coded("missing-file", found="shipped/other")):
         archive.find("shipped/other")
     monkeypatch.setattr(archive, "SHIPPED", tmp_path / "absent")
     with pytest.raises(UserError, match="no such library") as error:
@@ -67,9 +68,9 @@ def test_a_library_that_comes_with_lab_is_found_by_its_name(
 
 
 def test_a_place_without_libraries_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="the folder holds no library"):
+    with pytest.raises(UserError, check=coded("missing-file")):
         stored(tmp_path)
-    with pytest.raises(UserError, match="not hold exactly one library"):
+    with pytest.raises(UserError, check=coded("out-of-range", found=[])):
         pack(tmp_path, tmp_path / f"a{SUFFIX}")
 
 

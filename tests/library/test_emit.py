@@ -19,6 +19,7 @@ from library_support import (
     random_sizes,
     small_library,
 )
+from mistakes import coded
 from narrowing import known
 
 from lab.base.errors import UserError
@@ -252,7 +253,7 @@ def test_a_kernel_that_cannot_be_shipped_is_refused(field, value):
 
 
 def test_machine_code_must_be_there(tmp_path):
-    with pytest.raises(UserError, match="no machine code"):
+    with pytest.raises(UserError, check=coded("missing-file", key="cubins", found="tile_16x16")):
         write(small_library(), {}, tmp_path)
 
 
@@ -299,5 +300,5 @@ def test_c_counts_resident_blocks_for_one_block_alone():
     mapped = library.kernels[0]
     launch = dataclasses.replace(mapped.launches[0], block=("m", "1", "1"))
     changed = dataclasses.replace(mapped, launches=(launch,))
-    with pytest.raises(UserError, match="C counts the blocks"):
+    with pytest.raises(UserError, check=coded("mismatch", key="mapped", found="65536")):
         to_source(dataclasses.replace(library, kernels=(changed, *library.kernels[1:])))

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.library.grid import Loss
@@ -44,7 +45,7 @@ def test_a_library_survives_its_json() -> None:
 
 def test_another_version_is_refused_and_not_misread() -> None:
     data = json.loads(to_json(LIBRARY)) | {"schema": 1}
-    with pytest.raises(UserError, match="version") as error:
+    with pytest.raises(UserError, check=coded("version", key="schema", found=1)) as error:
         from_json(json.dumps(data), "old.json")
     assert (error.value.found, error.value.key) == (1, "schema")
     assert str(error.value.at) == "old.json"
@@ -58,7 +59,7 @@ def test_text_that_is_no_library_is_refused(text: str) -> None:
 
 def test_an_unknown_key_is_refused() -> None:
     data = json.loads(to_json(LIBRARY)) | {"extra": 1}
-    with pytest.raises(UserError, match="not a library") as error:
+    with pytest.raises(UserError, check=coded("syntax", key="extra")) as error:
         from_json(json.dumps(data))
     assert error.value.key == "extra"
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from library_support import mapped_library, small_library
+from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.library.package import SIZES
@@ -45,7 +46,7 @@ def test_a_size_may_get_one_of_two_kernels_by_its_leading_dimensions():
 
 
 def test_what_is_no_size_is_refused():
-    with pytest.raises(UserError, match="not a size"):
+    with pytest.raises(UserError, check=coded("syntax", key="m", found=0)):
         picked(LIBRARY, 0, 1, 1)
 
 

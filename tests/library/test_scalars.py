@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from fake_cuda import SIGNATURES, FakeCuda
 from library_support import ADDRESS, OnGpu, fortran
+from mistakes import coded
 from narrowing import known
 from typed_libraries import GIVEN, TYPES, library_of
 
@@ -117,7 +118,7 @@ def test_a_call_passes_the_parts_of_its_factors(tmp_path, cuda, monkeypatch, dty
         assert named.get("alpha_imag", 0.0) == complex(alpha).imag
         assert named.get("beta_imag", 0.0) == complex(beta).imag
     wrong = OnGpu(fortran(32, 8, "int32"), address=ADDRESS)
-    with pytest.raises(UserError, match="A has the wrong element type"):
+    with pytest.raises(UserError, check=coded("wrong-type", key="A", found="<i4")):
         loaded.gemm(alpha, wrong, b, beta, c)
 
 

@@ -126,7 +126,7 @@ def test_whatever_it_raises_is_a_fault_with_its_innermost_line(
 
 
 def test_a_user_error_and_the_lack_of_memory_stay_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    for error in (UserError("n is odd", key="problem.n"), MemoryError()):
+    for error in (UserError("n is odd", code="wrong-value", key="problem.n"), MemoryError()):
 
         def refusing(self: object, values: object, error: Exception = error) -> None:
             raise error

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from mistakes import coded
 
 from lab.base.errors import LabError, Location, UserError
 from lab.measured.timing import Merit
@@ -47,7 +48,10 @@ def test_the_main_process_learns_what_it_needs_and_imports_nothing(tmp_path: Pat
 
 def test_it_does_not_run_unasked(tmp_path: Path) -> None:
     reference = write(tmp_path, "import pathlib; pathlib.Path(__file__).with_name('ran').touch()\n")
-    with pytest.raises(UserError, match="--run-operator"), opened(reference, tmp_path, trusted=False):
+    with (
+        pytest.raises(UserError, check=coded("refused", key="operator", found="./my_op.py:Axpy")),
+        opened(reference, tmp_path, trusted=False),
+    ):
         pass
     assert not (tmp_path / "ran").exists()
 

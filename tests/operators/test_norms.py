@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.operators.builtin import operator
@@ -56,7 +57,7 @@ def test_the_counts() -> None:
 
 
 def test_epsilon_is_positive_and_rows_may_not_overlap() -> None:
-    with pytest.raises(UserError, match="epsilon"):
+    with pytest.raises(UserError, check=coded("wrong-value", key="problem.epsilon", found=0)):
         loaded("layer_norm", epsilon=0)
-    with pytest.raises(UserError, match="ldy"):
+    with pytest.raises(UserError, check=coded("wrong-value", key="problem.ldy", found=4)):
         loaded("rms_norm", ldy=4)

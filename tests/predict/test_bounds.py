@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.hardware.gpus import PRODUCTS, gpu_for
@@ -202,7 +203,7 @@ def test_dynamic_shared_memory_counts():
 def test_refusals():
     with pytest.raises(ValueError, match="SASS, not of ptx"):
         _predict(replace(_mix(GEMM_STEP), isa="ptx"))
-    with pytest.raises(UserError, match="no known peak"):
+    with pytest.raises(UserError, check=coded("unsupported", key="dtype", found="int32")):
         _predict(GEMM_STEP, dtype="int32")
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from mistakes import coded
 from typer.testing import CliRunner
 
 from lab.base.errors import UserError
@@ -119,7 +120,7 @@ def test_runs_of_two_compilers_match_and_a_run_of_both_keeps_them_apart():
 
 
 def test_runs_without_a_common_variant_are_refused():
-    with pytest.raises(UserError, match="no variant in common"):
+    with pytest.raises(UserError, check=coded("nothing-left", found="1 and 1 variants")):
         compare((RUN, [record(1, 2.0)]), (RUN, [record(2, 2.0)]))
 
 

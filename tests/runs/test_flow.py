@@ -311,7 +311,9 @@ def test_what_waits_for_the_gpu_has_no_ptx(variant):
 
 def test_a_mistake_in_the_file_that_shows_while_executing_ends_the_run_with_its_place(variant):
     future: Future[Any] = Future()
-    future.set_exception(UserError("c has shape [3], its reference has shape [6]", key="reference.c"))
+    future.set_exception(
+        UserError("c has shape [3], its reference has shape [6]", code="wrong-value", key="reference.c")
+    )
     with pytest.raises(UserError) as caught:
         flow.emulation_outcome(variant, TASK, future)
     assert caught.value.at is not None

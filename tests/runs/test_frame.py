@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from mistakes import coded
 
 from lab.base.errors import StoreError, UserError
 from lab.recorded.run_records import Status
@@ -118,7 +119,7 @@ def test_a_variant_has_its_texts(make):
 def test_an_unknown_variant_names_those_that_there_are(measured):
     done = ExperimentRun(outcome(measured))
     for wrong in ("nothing", ""):
-        with pytest.raises(UserError, match="no variant has this id") as caught:
+        with pytest.raises(UserError, check=coded("unknown-name", key="variant")) as caught:
             done.variant(wrong)
         assert done.records[0].variant in str(caught.value)
 

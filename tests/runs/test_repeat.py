@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from mistakes import coded
 
 from lab.base.errors import StoreError, UserError
 from lab.cli.progress import run_progress
@@ -86,7 +87,7 @@ def test_another_winner_and_a_variant_that_failed_the_second_time():
 
 
 def test_runs_without_a_common_variant_cannot_be_compared():
-    with pytest.raises(UserError, match="no variant in common"):
+    with pytest.raises(UserError, check=coded("nothing-left", found="1 and 1 variants")):
         repeated((RUN, [record(1, 2.0)]), (RUN, [record(2, 2.0)]))
 
 

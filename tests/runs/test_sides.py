@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from mistakes import coded
 
 from lab.base.errors import StoreError, UserError
 from lab.recorded.run_records import Status
@@ -60,10 +61,10 @@ def test_two_variants_of_one_run_are_compared_line_by_line(places):
 
 
 def test_a_wrong_id_says_which_there_are(places):
-    with pytest.raises(UserError, match="no variant of the run has this id") as caught:
+    with pytest.raises(UserError, check=coded("unknown-name", found="zzz")) as caught:
         read_side(f"{places[0]}#zzz")
     assert read_side(str(places[0])).records[0].variant in str(caught.value)
-    with pytest.raises(UserError, match="several variants begin with this id"):
+    with pytest.raises(UserError, check=coded("unknown-name", found="5")):
         read_side(f"{places[0]}#{shared(places[0])}")
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mistakes import coded
 from written_runs import run_record, sweep
 
 from lab.base.errors import UserError
@@ -165,10 +166,10 @@ def test_a_refusal_names_what_is_wrong(tmp_path, text, named):
 
 
 def test_a_missing_or_binary_file_is_refused(tmp_path):
-    with pytest.raises(UserError, match="no such file"):
+    with pytest.raises(UserError, check=coded("missing-file")):
         read_tuned(tmp_path / "none.json")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UserError, match="not UTF-8"):
+    with pytest.raises(UserError, check=coded("syntax", found="byte 0")):
         read_tuned(tmp_path / "binary")
 
 
@@ -206,5 +207,5 @@ def test_a_suspect_setting_has_no_time_and_one_verified_in_part_has():
 def test_several_problems_do_not_fit_into_one_file():
     run, records = measured_run()
     other = replace(records[-1], problem={**records[-1].problem, "m": 7})
-    with pytest.raises(UserError, match="different values of problem"):
+    with pytest.raises(UserError, check=coded("conflict", key="problem")):
         tuned_space(run, [*records, other])

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.base.expressions import Scalar
@@ -145,7 +146,7 @@ def test_predictions_of_a_sequence_are_of_all_its_launches(tmp_path):
         "shared.load": 1,
     }
     template = written(tmp_path, text.replace("width / 8", "entry") + KERNELS)
-    with pytest.raises(UserError, match="unknown name 'entry'"):
+    with pytest.raises(UserError, check=coded("unknown-name", key="predicts.global.load", found="entry", line=5)):
         _ = Instance(template, parameters, PROBLEM).predictions
 
 
@@ -153,7 +154,7 @@ def test_no_launch_left_is_an_error(tmp_path):
     text = FRONT.replace("- entry: copy", "- when: n < 0\n    entry: copy").replace(
         "{entry: add", "{when: n < 0, entry: add"
     )
-    with pytest.raises(UserError, match="no launch is left"):
+    with pytest.raises(UserError, check=coded("wrong-value", key="launches", line=5)):
         sequence(tmp_path, text)
 
 

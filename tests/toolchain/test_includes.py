@@ -4,6 +4,7 @@ import contextlib
 import time
 
 import pytest
+from mistakes import coded
 
 from lab.base.errors import CompileError, UserError
 from lab.toolchain.base import CompileRequest
@@ -168,7 +169,7 @@ def test_gather_names_files_from_their_folder(tmp_path):
 
 def test_what_gather_does_not_read(tmp_path):
     (tmp_path / "folder.h").mkdir()
-    with pytest.raises(UserError, match="a folder"):
+    with pytest.raises(UserError, check=coded("unreadable", found="a folder")):
         gather('#include "folder.h"\n', (tmp_path,))
     for i in range(MOST_FILES + 1):
         (tmp_path / f"h{i}.h").write_text(f'#include "h{i + 1}.h"\n')

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.toolchain.base import CompileRequest
@@ -113,23 +114,23 @@ def test_what_is_not_listed_is_refused_at_every_door(given, tmp_path):
 
 
 def test_a_message_says_what_to_write():
-    with pytest.raises(UserError, match="did you mean '--use_fast_math'"):
+    with pytest.raises(UserError, check=coded("refused", key="options[0]", found="--use-fast-math")):
         accepted(["--use-fast-math"])
-    with pytest.raises(UserError, match="use the key archs"):
+    with pytest.raises(UserError, check=coded("refused", key="options[1]", found="-arch=sm_80")):
         accepted(["-DX", "-arch=sm_80"])
-    with pytest.raises(UserError, match=r"options\[1\]\n  found: '-I/x'(.|\n)*template's folder"):
+    with pytest.raises(UserError, check=coded("refused", key="options[1]", found="-I/x")):
         accepted(["-w", "-I/x"])
-    with pytest.raises(UserError, match=r"a number of 1 to 255"):
+    with pytest.raises(UserError, check=coded("wrong-value", key="options[0]", found="--maxrregcount=0")):
         accepted(["--maxrregcount=0"])
-    with pytest.raises(UserError, match="did you mean '--warn-on-spills'"):
+    with pytest.raises(UserError, check=coded("refused", key="options[0]", found="--warn-on-spill")):
         accepted(["-Xptxas=--warn-on-spill"])
 
 
 def test_an_option_of_one_compiler_is_refused_for_the_other():
     assert accepted(["--extended-lambda"]) == accepted(["--extended-lambda"], "pycuda-nvcc") == ("--extended-lambda",)
-    with pytest.raises(UserError, match=r"nvrtc has no such option(.|\n)*--extended-lambda for nvcc only"):
+    with pytest.raises(UserError, check=coded("unknown-name", key="options[0]", found="--extended-lambda")):
         accepted(["--extended-lambda"], NVRTC)
-    with pytest.raises(UserError, match=r"nvcc has no such option"):
+    with pytest.raises(UserError, check=coded("unknown-name", key="options[0]", found="--device-int128")):
         accepted(["--device-int128"], NVCC)
 
 

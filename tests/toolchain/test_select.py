@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from mistakes import coded
 
 from lab.base.errors import CompileError, MissingToolError, UserError
 from lab.toolchain import nvcc, select
@@ -183,7 +184,7 @@ def test_a_users_own_file_is_part_of_what_the_cache_knows(tmp_path):
 
 def test_an_option_that_is_not_accepted_is_refused_before_the_cache(tmp_path):
     request = replace(REQUEST, options=("--time=/elsewhere/x",))
-    with pytest.raises(UserError, match="this compiler option is not accepted"):
+    with pytest.raises(UserError, check=coded("refused", key="options[0]", found="--time=/elsewhere/x")):
         build(toolchain("nvrtc"), request, Cache(tmp_path))
 
 

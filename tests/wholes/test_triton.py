@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.cli.inspect import inspect_variant, variants
@@ -180,7 +181,7 @@ def test_inspecting_runs_no_python_unasked(read, tmp_path, monkeypatch):
     monkeypatch.setattr("lab.cli.inspect.toolchains", lambda experiment: (StandIn(),))
     (tmp_path / "k.py").write_text(f"raise SystemExit(3)\n{FUNCTION}")
     (planned,) = variants(tmp_path / "k.yaml")
-    with pytest.raises(UserError, match="runs its Python file") as caught:
+    with pytest.raises(UserError, check=coded("refused", key="source", found="k.py", line=1)) as caught:
         inspect_variant(tmp_path / "k.yaml", planned.variant)
     assert "--run-operator" in str(caught.value)
     assert inspect_variant(tmp_path / "k.yaml", planned.variant, run_operator=True).listings

@@ -111,38 +111,63 @@ def named_arguments(
 def _check(given: object, answer: object, prefix: str) -> None:
     key = f"{prefix}arguments"
     if not isinstance(given, list | tuple) or not given:
-        raise UserError("wrong type", key=key, found=given, accepted=f"a list of {_ACCEPTED}")
+        raise UserError("wrong type", code="wrong-type", key=key, found=given, accepted=f"a list of {_ACCEPTED}")
     for i, value in enumerate(given):
         if not isinstance(value, np.ndarray | np.generic):
             hint = "np.int32(…) or np.float32(…)" if isinstance(value, int | float) else None
-            raise UserError("wrong type", key=f"{key}[{i}]", found=value, accepted=_ACCEPTED, suggestion=hint)
+            raise UserError(
+                "wrong type", code="wrong-type", key=f"{key}[{i}]", found=value, accepted=_ACCEPTED, suggestion=hint
+            )
     if answer is None:
         return
     if not isinstance(answer, list | tuple) or len(answer) != len(given):
         accepted = f"a list of {len(given)}, with None for each argument that is not compared"
-        raise UserError("the answer does not fit the arguments", key=f"{prefix}answer", accepted=accepted)
+        raise UserError(
+            "the answer does not fit the arguments", code="mismatch", key=f"{prefix}answer", accepted=accepted
+        )
     for i, value in enumerate(answer):
         if value is None:
             continue
         array = given[i]
         if not isinstance(value, np.ndarray) or not isinstance(array, np.ndarray) or value.size != array.size:
             accepted = f"None, or an array of {array.size} elements"
-            raise UserError("wrong value", key=f"{prefix}answer[{i}]", found=type(value).__name__, accepted=accepted)
+            raise UserError(
+                "wrong value",
+                code="wrong-value",
+                key=f"{prefix}answer[{i}]",
+                found=type(value).__name__,
+                accepted=accepted,
+            )
     if all(value is None for value in answer):
-        raise UserError("the answer holds no array", key=f"{prefix}answer", accepted="an array for each output")
+        raise UserError(
+            "the answer holds no array", code="missing-key", key=f"{prefix}answer", accepted="an array for each output"
+        )
 
 
 def _check_alike(given: Sequence[Any], answer: Sequence[Any] | None, smaller: SmallerProblem) -> None:
     """Check that the problem for the CPU has the arguments of the other."""
     if len(smaller.arguments) != len(given):
-        raise UserError("as many arguments are needed", key="emulate.arguments", accepted=f"a list of {len(given)}")
+        raise UserError(
+            "as many arguments are needed", code="mismatch", key="emulate.arguments", accepted=f"a list of {len(given)}"
+        )
     for i, (value, small) in enumerate(zip(given, smaller.arguments, strict=True)):
         if value.dtype != small.dtype or value.ndim != small.ndim:
             accepted = f"{value.dtype} with {value.ndim} dimensions"
-            raise UserError("another type", key=f"emulate.arguments[{i}]", found=str(small.dtype), accepted=accepted)
+            raise UserError(
+                "another type",
+                code="wrong-type",
+                key=f"emulate.arguments[{i}]",
+                found=str(small.dtype),
+                accepted=accepted,
+            )
     if (answer is None) != (smaller.answer is None):
         key = "emulate.answer" if smaller.answer is None else "answer"
-        raise UserError("one problem has an answer, the other none", key=key, accepted="an answer for both, or none")
+        raise UserError(
+            "one problem has an answer, the other none",
+            code="conflict",
+            key=key,
+            accepted="an answer for both, or none",
+        )
 
 
 def _scalar(found: NamedArguments, name: str, value: Any, small: Any) -> None:  # noqa: ANN401 - NumPy's numbers

@@ -68,10 +68,18 @@ def _block_names(given: Sequence[str] | None, space: Space) -> tuple[str, ...]:
     if given is None:
         return BLOCK_SIZE_NAMES
     if isinstance(given, str) or not all(isinstance(name, str) for name in given) or len(given) > len(BLOCK_SIZE_NAMES):
-        raise UserError("wrong value", key="block_size_names", found=given, accepted="a list of up to three names")
+        raise UserError(
+            "wrong value",
+            code="wrong-value",
+            key="block_size_names",
+            found=given,
+            accepted="a list of up to three names",
+        )
     for name in given:
         if name not in space and name not in BLOCK_SIZE_NAMES:
-            raise UserError("no such parameter", key="block_size_names", found=name, accepted=list(space))
+            raise UserError(
+                "no such parameter", code="unknown-name", key="block_size_names", found=name, accepted=list(space)
+            )
     return (*given, *BLOCK_SIZE_NAMES[len(given) :])
 
 
@@ -82,7 +90,12 @@ def _parts(given: object, space: Space) -> list[int | str]:
         parts = {setting: _tuple(value) for setting, value in table.items()}
         (count, *others) = sorted({len(one) for one in parts.values()})
         if others:
-            raise UserError("tuples of several lengths", key="problem_size", accepted="as many sizes for all settings")
+            raise UserError(
+                "tuples of several lengths",
+                code="mismatch",
+                key="problem_size",
+                accepted="as many sizes for all settings",
+            )
         return [
             expression({setting: _whole(one[i]) for setting, one in parts.items()}, "problem_size")
             for i in range(count)
@@ -93,15 +106,15 @@ def _parts(given: object, space: Space) -> list[int | str]:
 def _tuple(given: object) -> tuple[Any, ...]:
     parts = tuple(given) if isinstance(given, tuple | list | np.ndarray) else (given,)
     if not 1 <= len(parts) <= len(SIZE_NAMES):
-        raise UserError("wrong value", key="problem_size", found=given, accepted=_ACCEPTED_SIZE)
+        raise UserError("wrong value", code="wrong-value", key="problem_size", found=given, accepted=_ACCEPTED_SIZE)
     return parts
 
 
 def _whole(given: object) -> int:
     if isinstance(given, bool) or not isinstance(given, int | np.integer | float | np.floating) or given != int(given):
-        raise UserError("wrong value", key="problem_size", found=given, accepted=_ACCEPTED_SIZE)
+        raise UserError("wrong value", code="wrong-value", key="problem_size", found=given, accepted=_ACCEPTED_SIZE)
     if given < 1:
-        raise UserError("wrong value", key="problem_size", found=given, accepted="at least 1")
+        raise UserError("wrong value", code="wrong-value", key="problem_size", found=given, accepted="at least 1")
     return int(given)
 
 
@@ -115,14 +128,20 @@ def _divisor(given: object, block_name: str, space: Space, key: str) -> list[str
         return [expression(table, key)]
     parts = [given] if isinstance(given, str) else given
     if not isinstance(parts, list | tuple):
-        raise UserError("wrong value", key=key, found=given, accepted="a list of names or expressions, or a function")
+        raise UserError(
+            "wrong value",
+            code="wrong-value",
+            key=key,
+            found=given,
+            accepted="a list of names or expressions, or a function",
+        )
     return [one if isinstance(one, str) else repr(_number(one, key)) for one in parts]
 
 
 def _number(given: object, key: str) -> int | float:
     held = given.item() if isinstance(given, np.generic) else given
     if isinstance(held, bool) or not isinstance(held, int | float) or held <= 0:
-        raise UserError("wrong value", key=key, found=given, accepted="a number above 0")
+        raise UserError("wrong value", code="wrong-value", key=key, found=given, accepted="a number above 0")
     return held
 
 

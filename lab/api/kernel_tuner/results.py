@@ -81,12 +81,12 @@ def _with_metrics(result: dict[str, Any], metrics: Metrics | None) -> dict[str, 
             continue
         if not callable(metric):
             accepted = "an expression over the parameters and time, as text, or a function"
-            raise UserError("wrong type", key=key, found=metric, accepted=accepted)
+            raise UserError("wrong type", code="wrong-type", key=key, found=metric, accepted=accepted)
         try:
             result[name] = metric(result)
         except Exception as error:  # the caller's code may raise anything
             message = f"the function raised {type(error).__name__}: {error}"
-            raise UserError(message, key=key) from error
+            raise UserError(message, code="user-code", key=key) from error
     return result
 
 
@@ -100,5 +100,7 @@ def best(done: Sequence[dict[str, Any]], objective: str, *, higher_is_better: bo
         return None
     if not isinstance(done[0].get(objective), int | float):
         figures = [name for name, value in done[0].items() if isinstance(value, int | float)]
-        raise UserError("the results have no such figure", key="objective", found=objective, accepted=figures)
+        raise UserError(
+            "the results have no such figure", code="unknown-name", key="objective", found=objective, accepted=figures
+        )
     return (max if higher_is_better else min)(done, key=lambda one: one[objective])

@@ -35,7 +35,7 @@ def source_text(given: object, space: Space) -> tuple[str, Path | None]:
         return source_text(given[0], space)
     if not isinstance(given, str | Path):
         accepted = "a path, CUDA text, or a function that returns CUDA text; files that it includes are found beside it"
-        raise UserError("wrong type", key=_KERNEL_SOURCE, found=given, accepted=accepted)
+        raise UserError("wrong type", code="wrong-type", key=_KERNEL_SOURCE, found=given, accepted=accepted)
     if isinstance(given, str) and is_code(given):
         return given, None
     try:

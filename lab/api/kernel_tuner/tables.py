@@ -69,7 +69,7 @@ def tabulated(function: Callable[[dict[str, Any]], Any], space: Space, key: str)
         count *= len(values)
     if count > MOST_SETTINGS:
         accepted = f"an expression as text, or at most {MOST_SETTINGS} settings, for each of which it is called"
-        raise UserError(f"a function of {count} settings", key=key, accepted=accepted)
+        raise UserError(f"a function of {count} settings", code="out-of-range", key=key, accepted=accepted)
     read: set[str] = set()
     results = []
     for values in itertools.product(*space.values()):
@@ -78,7 +78,7 @@ def tabulated(function: Callable[[dict[str, Any]], Any], space: Space, key: str)
             results.append((setting, function(_Watched(setting, read))))
         except Exception as error:  # the caller's code may raise anything
             message = f"the function raised {type(error).__name__}: {error}"
-            raise UserError(message, key=key, found=setting) from error
+            raise UserError(message, code="user-code", key=key, found=setting) from error
     return {tuple((name, setting[name]) for name in names if name in read): result for setting, result in results}
 
 
@@ -102,7 +102,7 @@ def expression(table: Mapping[Setting, Scalar], key: str) -> str:
     text = "".join(f"{value} if {' or '.join(_conditions(settings))} else " for value, settings in others) + last
     if len(text) > _MOST_CHARACTERS:
         accepted = "text: an expression over the parameters, such as 'block_size_x * tile_size'"
-        raise UserError("the function has too many different values", key=key, accepted=accepted)
+        raise UserError("the function has too many different values", code="out-of-range", key=key, accepted=accepted)
     return text
 
 
@@ -115,7 +115,7 @@ def constraints(table: Mapping[Setting, Any], key: str) -> list[str]:
     out = [f"not ({one})" for one in _conditions([setting for setting, allowed in table.items() if not allowed])]
     if len(out) > _MOST_CONSTRAINTS or any(len(one) > _MOST_CHARACTERS for one in out):
         accepted = "a list of expressions as text, such as ['block_size_x * block_size_y <= 1024']"
-        raise UserError("the function leaves out too many settings", key=key, accepted=accepted)
+        raise UserError("the function leaves out too many settings", code="out-of-range", key=key, accepted=accepted)
     return out or ["true"][:0]
 
 
@@ -148,7 +148,13 @@ def preprocessor(table: Mapping[Setting, str], key: str) -> str:
     for setting, text in table.items():
         for name, value in setting:
             if not isinstance(value, int):
-                raise UserError("the parameter decides the source", key=key, found={name: value}, accepted="integers")
+                raise UserError(
+                    "the parameter decides the source",
+                    code="conflict",
+                    key=key,
+                    found={name: value},
+                    accepted="integers",
+                )
         condition = " && ".join(f"{name} == {int(value)}" for name, value in setting)
         lines += [f"{'#elif' if lines else '#if'} {condition}", text]
     return "\n".join([*lines, "#endif"])

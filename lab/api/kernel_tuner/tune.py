@@ -135,19 +135,29 @@ def _check(call: TuneCall) -> None:
     mistakes = []
     for name, value in call.others.items():
         if name in REFUSED and value is not None:
-            mistakes.append(UserError("not supported", key=name, accepted=REFUSED[name]))
+            mistakes.append(UserError("not supported", code="unsupported", key=name, accepted=REFUSED[name]))
         elif name not in REFUSED and name not in IGNORED:
             known = [*IGNORED, *REFUSED, *TuneCall.__dataclass_fields__]
-            mistakes.append(UserError("unknown argument", key=name, suggestion=did_you_mean(name, known)))
+            mistakes.append(
+                UserError("unknown argument", code="unknown-name", key=name, suggestion=did_you_mean(name, known))
+            )
     if call.lang not in _LANGUAGES:
-        mistakes.append(UserError("not supported", key="lang", found=call.lang, accepted="CUDA"))
+        mistakes.append(UserError("not supported", code="unsupported", key="lang", found=call.lang, accepted="CUDA"))
     if call.device != 0:
         accepted = "0; CUDA_VISIBLE_DEVICES chooses the GPU"
-        mistakes.append(UserError("not supported", key="device", found=call.device, accepted=accepted))
+        mistakes.append(
+            UserError("not supported", code="unsupported", key="device", found=call.device, accepted=accepted)
+        )
     if call.strategy is not None and call.strategy not in _STRATEGIES:
-        mistakes.append(UserError("not supported", key="strategy", found=call.strategy, accepted=tuple(_STRATEGIES)))
+        mistakes.append(
+            UserError(
+                "not supported", code="unsupported", key="strategy", found=call.strategy, accepted=tuple(_STRATEGIES)
+            )
+        )
     if call.simulation_mode and not call.cache:
-        mistakes.append(UserError("there is no run to read", key="simulation_mode", accepted="a cache as well"))
+        mistakes.append(
+            UserError("there is no run to read", code="missing-key", key="simulation_mode", accepted="a cache as well")
+        )
     if mistakes:
         raise together(mistakes)
     ignored = [name for name in IGNORED if call.others.get(name)]
@@ -159,12 +169,14 @@ def _check(call: TuneCall) -> None:
 def _space(given: Any) -> Space:  # noqa: ANN401 - what the caller gave
     if not isinstance(given, Mapping):
         accepted = "a mapping from parameters to lists of values"
-        raise UserError("wrong type", key="tune_params", found=given, accepted=accepted)
+        raise UserError("wrong type", code="wrong-type", key="tune_params", found=given, accepted=accepted)
     found = {}
     for name, values in given.items():
         listed = plain(values, f"tune_params.{name}")
         if not isinstance(listed, list) or not listed:
-            raise UserError("wrong value", key=f"tune_params.{name}", found=values, accepted="a list of values")
+            raise UserError(
+                "wrong value", code="wrong-value", key=f"tune_params.{name}", found=values, accepted="a list of values"
+            )
         found[str(name)] = listed
     return found
 
@@ -229,7 +241,13 @@ def _question(name: str, space: Space) -> str:
 
 def _kernel(name: object, text: str) -> SourceKernel | None:
     if not isinstance(name, str) or not name.strip():
-        raise UserError("wrong type", key="kernel_name", found=name, accepted="the name of a kernel in the source")
+        raise UserError(
+            "wrong type",
+            code="wrong-type",
+            key="kernel_name",
+            found=name,
+            accepted="the name of a kernel in the source",
+        )
     base = name.partition("<")[0].strip()
     return next((one for one in read_kernels(text) if base in (one.name, one.qualified_name)), None)
 
@@ -253,7 +271,13 @@ def _constraints(given: object, space: Space) -> list[str]:
         return constraints(tabulated(called, space, "restrictions"), "restrictions")
     listed = [given] if isinstance(given, str) else given
     if not isinstance(listed, list | tuple):
-        raise UserError("wrong type", key="restrictions", found=given, accepted="a list of expressions, or a function")
+        raise UserError(
+            "wrong type",
+            code="wrong-type",
+            key="restrictions",
+            found=given,
+            accepted="a list of expressions, or a function",
+        )
     found: list[str] = []
     for one in listed:
         if isinstance(one, str):
@@ -268,7 +292,7 @@ def _options(given: object) -> list[str]:
         return []
     if isinstance(given, list | tuple) and all(isinstance(one, str) for one in given):
         return list(given)
-    raise UserError("wrong type", key="compiler_options", found=given, accepted="a list of texts")
+    raise UserError("wrong type", code="wrong-type", key="compiler_options", found=given, accepted="a list of texts")
 
 
 def _constant_memory(given: object) -> dict[str, Any]:
@@ -281,7 +305,9 @@ def _constant_memory(given: object) -> dict[str, Any]:
             else one
             for name, one in given.items()
         }
-    raise UserError("wrong value", key="cmem_args", found=type(given).__name__, accepted="NumPy arrays by name")
+    raise UserError(
+        "wrong value", code="wrong-value", key="cmem_args", found=type(given).__name__, accepted="NumPy arrays by name"
+    )
 
 
 def _shared_bytes(given: object) -> str | int:
@@ -289,7 +315,7 @@ def _shared_bytes(given: object) -> str | int:
         size = given["size"]
         return size if isinstance(size, str) else int(size)
     accepted = "{'size': a number of bytes, or an expression over the parameters as text}"
-    raise UserError("wrong value", key="smem_args", found=given, accepted=accepted)
+    raise UserError("wrong value", code="wrong-value", key="smem_args", found=given, accepted=accepted)
 
 
 def _search(call: TuneCall, space: Space, limits: Sequence[str], problem: Mapping[str, Any]) -> dict[str, Any]:
@@ -297,7 +323,9 @@ def _search(call: TuneCall, space: Space, limits: Sequence[str], problem: Mappin
     given = dict(call.strategy_options or {})
     fraction, most = given.pop("fraction", None), given.pop("max_fevals", None)
     for name in given:
-        raise UserError("not supported", key=f"strategy_options.{name}", accepted=("fraction", "max_fevals"))
+        raise UserError(
+            "not supported", code="unsupported", key=f"strategy_options.{name}", accepted=("fraction", "max_fevals")
+        )
     sample = int(most) if most is not None else 100
     if fraction is not None:
         valid = _valid(space, limits, problem)
@@ -311,7 +339,9 @@ def _strategy(call: TuneCall) -> dict[str, Any]:
     given = dict(call.strategy_options or {})
     most, seconds = given.pop("max_fevals", None), given.pop("time_limit", None)
     for name in given:
-        raise UserError("not supported", key=f"strategy_options.{name}", accepted=("max_fevals", "time_limit"))
+        raise UserError(
+            "not supported", code="unsupported", key=f"strategy_options.{name}", accepted=("max_fevals", "time_limit")
+        )
     budget = {"evaluations": 100} if most is None and seconds is None else {}
     if most is not None:
         budget["evaluations"] = int(most)
@@ -338,13 +368,14 @@ def _smaller(call: TuneCall, launched: TunedGeometry, space: Space) -> SmallerPr
         return None
     accepted = "{'problem_size': …, 'arguments': […], 'answer': […]}, True or False"
     if not isinstance(given, Mapping) or not {"problem_size", "arguments"} <= set(given):
-        raise UserError("wrong value", key="emulate", found=type(given).__name__, accepted=accepted)
+        raise UserError("wrong value", code="wrong-value", key="emulate", found=type(given).__name__, accepted=accepted)
     for name in set(given) - {"problem_size", "arguments", "answer"}:
-        raise UserError("unknown key", key=f"emulate.{name}", accepted=accepted)
+        raise UserError("unknown key", code="unknown-key", key=f"emulate.{name}", accepted=accepted)
     sizes = geometry(given["problem_size"], call.grid_div, call.block_size_names, space)
     if sizes.grid != launched.grid:
         raise UserError(
             "the smaller problem is launched in another way",
+            code="conflict",
             key="emulate.problem_size",
             found=given["problem_size"],
             accepted="a number for each number of problem_size, and the same text",
@@ -367,7 +398,9 @@ def _emulate(
     if smaller is not None:
         if uses_grid(source):
             message = "the source holds the size of its grid, which belongs to one problem size"
-            raise UserError(message, key="emulate", accepted="gridDim in place of grid_size_x, or False")
+            raise UserError(
+                message, code="conflict", key="emulate", accepted="gridDim in place of grid_size_x, or False"
+            )
         return {**smaller.sizes, **named.emulate}, []
     if call.emulate is True or _is_small(call, launched, space):
         return {}, []

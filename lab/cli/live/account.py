@@ -60,7 +60,13 @@ class Account:
             UserError: it is no address of a page.
         """
         if not address.startswith(("http://", "https://")):
-            raise UserError("not the address of a page", key=title, found=address, accepted="http://… or https://…")
+            raise UserError(
+                "not the address of a page",
+                code="wrong-value",
+                key=title,
+                found=address,
+                accepted="http://… or https://…",
+            )
         with self._lock:
             self._links[title] = Link(title, address)
 

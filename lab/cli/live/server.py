@@ -111,6 +111,7 @@ class LiveServer(ThreadingHTTPServer):
         except (OSError, OverflowError) as error:
             raise UserError(
                 f"the page cannot be served: {error.strerror if isinstance(error, OSError) else error}",
+                code="unwritable",
                 key="--port",
                 found=str(port),
                 accepted="a free port from 1024 to 65535, or --serve alone, which takes one",

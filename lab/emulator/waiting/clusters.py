@@ -33,11 +33,16 @@ def cluster_shape(program: Program, grid: Index3, asked: Index3 | None = None) -
     if declared and asked is not None and asked != (x, y, z):
         accepted = f"{x} x {y} x {z}, as __cluster_dims__ has it, or none"
         raise UserError(
-            "the launch asks for other clusters than the kernel", key="cluster", found=asked, accepted=accepted
+            "the launch asks for other clusters than the kernel",
+            code="mismatch",
+            key="cluster",
+            found=asked,
+            accepted=accepted,
         )
     if grid[0] % x or grid[1] % y or grid[2] % z:
         raise UserError(
             "the grid does not divide into whole clusters",
+            code="mismatch",
             found=grid,
             accepted=f"multiples of {x} blocks along x, {y} along y, {z} along z",
         )

@@ -55,6 +55,7 @@ def resolve(arch: str, gpu: GpuDescription | None, *, key: str, write: str) -> s
     if gpu is None:
         raise UserError(
             "the architecture is `native`, but this machine has no GPU",
+            code="unsupported",
             key=key,
             accepted="an architecture such as sm_90",
             suggestion=f"write {write}, or pass --arch sm_90",

@@ -73,10 +73,11 @@ def of_one_model(cards: Sequence[Card], model: str) -> tuple[Card, ...]:
     names = Counter(card.description.name for card in left or cards)
     there = ", ".join(f"{number} x {name}" for name, number in names.items())
     if not left:
-        raise UserError("no GPU is of this model", key="--gpu-model", found=model, accepted=there)
+        raise UserError("no GPU is of this model", code="unknown-name", key="--gpu-model", found=model, accepted=there)
     if len(names) > 1:
         raise UserError(
             "a run measures on GPUs of one model, and these are of several",
+            code="mismatch",
             key="--gpu-model",
             found=model or there,
             accepted="a part of one name alone: " + ", ".join(names),

@@ -134,7 +134,9 @@ def _parsed(expression: str) -> syntax.Part:
 def _refused(
     expression: str, column: int, message: str, accepted: str | None, suggestion: str | None = None
 ) -> UserError:
-    return UserError(f"{message} (column {column})", found=expression[:300], accepted=accepted, suggestion=suggestion)
+    return UserError(
+        f"{message} (column {column})", code="syntax", found=expression[:300], accepted=accepted, suggestion=suggestion
+    )
 
 
 def _unknown_name(expression: str, name: str, column: int, known: Mapping[str, object] | frozenset[str]) -> UserError:

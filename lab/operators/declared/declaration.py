@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from lab.base.elements import CUDA_NAMES, element_named
-from lab.base.errors import Location, UserError, did_you_mean
+from lab.base.errors import Code, Location, UserError, did_you_mean
 from lab.base.expressions import names_in
 from lab.operators.declared import arrays
 from lab.operators.declared.files import files_of, is_file, names_in_path
@@ -104,7 +104,7 @@ class Declaration:
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             accepted = "the JSON of a declaration; write arguments, reference and metrics into the file instead"
             raise UserError(
-                "not a declared operator", key="operator", found=reference[:200], accepted=accepted
+                "not a declared operator", code="wrong-type", key="operator", found=reference[:200], accepted=accepted
             ) from error
 
     @cached_property
@@ -126,7 +126,13 @@ class Declaration:
             types[name] = element_named(str(values.get(name)))
             if types[name] is None:
                 accepted = f"a type: {', '.join(CUDA_NAMES.values())}, or NumPy's name of one"
-                raise UserError("unknown type", key=f"problem.{name}", found=values.get(name), accepted=accepted)
+                raise UserError(
+                    "unknown type",
+                    code="unknown-name",
+                    key=f"problem.{name}",
+                    found=values.get(name),
+                    accepted=accepted,
+                )
         arguments = tuple(
             one.typed(str(types[one.type_parameter])) if one.type_parameter else one for one in self.arguments
         )
@@ -236,8 +242,14 @@ class _Checking:
         folder = str(self._folder.resolve()) if files else ""
         return replace(made, parameters=mentioned, files=files, folder=folder)
 
-    def _mistake(self, message: str, *key: str, **details: Any) -> None:  # noqa: ANN401 - those of UserError
-        self.mistakes.append(UserError(message, at=self._at(*key), key=".".join(key), **details))
+    def _mistake(
+        self,
+        message: str,
+        *key: str,
+        code: Code = "wrong-value",
+        **details: Any,  # noqa: ANN401 - those of UserError
+    ) -> None:
+        self.mistakes.append(UserError(message, code=code, at=self._at(*key), key=".".join(key), **details))
 
     # ---- arguments
 
@@ -245,7 +257,13 @@ class _Checking:
         """Read what constant memory holds."""
         made: list[Argument] = []
         if given is not None and not isinstance(given, dict):
-            self._mistake("wrong type", "constants", found=given, accepted="a mapping, {filter: float32[9] normal}")
+            self._mistake(
+                "wrong type",
+                "constants",
+                code="wrong-type",
+                found=given,
+                accepted="a mapping, {filter: float32[9] normal}",
+            )
             return ()
         for name, text in (given or {}).items():
             try:
@@ -256,7 +274,13 @@ class _Checking:
             if one.name in taken:
                 self._mistake("an argument has this name, too", "constants", one.name, accepted="different names")
             elif one.is_written and one.view is None:  # by a map in constant memory, the array is written
-                self._mistake("a kernel cannot write constant memory", "constants", one.name, accepted=one.undirected)
+                self._mistake(
+                    "a kernel cannot write constant memory",
+                    "constants",
+                    one.name,
+                    code="unwritable",
+                    accepted=one.undirected,
+                )
             else:
                 made.append(one)
         self._kept = frozenset(one.name for one in made)
@@ -270,7 +294,12 @@ class _Checking:
             self._unknown(one.type_parameter, one.dtype, known, *key)
         if one.name in known and one.is_array:
             kind = "field of the problem" if one.name in self._problem else "parameter"
-            self._mistake(f"the array {one.name} and a {kind} have the same name", *key, accepted="different names")
+            self._mistake(
+                f"the array {one.name} and a {kind} have the same name",
+                *key,
+                code="duplicate",
+                accepted="different names",
+            )
         if not one.is_array and one.value is None and one.name not in known:
             accepted = (
                 f"a field of the problem or a parameter of that name, or {one.dtype} = EXPRESSION; "
@@ -298,7 +327,9 @@ class _Checking:
     def _unknown(self, name: str, text: str, known: Collection[str], *key: str) -> None:
         accepted = f"fields of the problem, parameters and scalars: {', '.join(sorted(known)) or 'there are none'}"
         suggestion = did_you_mean(name, known)
-        self._mistake(f"unknown name {name!r}", *key, found=text, accepted=accepted, suggestion=suggestion)
+        self._mistake(
+            f"unknown name {name!r}", *key, code="unknown-name", found=text, accepted=accepted, suggestion=suggestion
+        )
 
     def _expression(self, text: str, known: Collection[str], *key: str) -> None:
         self.mistakes += [error.placed(self._at(*key), ".".join(key)) for error in arrays.check(text, frozenset(known))]
@@ -310,11 +341,23 @@ class _Checking:
                 self._unknown(name, path, known, *key)
         found = files_of(path, self._folder)
         if not found:
-            self._mistake("no such file", *key, found=path, accepted=f"{what}, relative to the experiment file")
+            self._mistake(
+                "no such file",
+                *key,
+                code="unknown-name",
+                found=path,
+                accepted=f"{what}, relative to the experiment file",
+            )
         for one in found:
             file = self._folder / one
             if file.stat().st_size > _MOST_FILE_BYTES:
-                self._mistake("the file is too large", *key, found=one, accepted=f"at most {_MOST_FILE_BYTES} bytes")
+                self._mistake(
+                    "the file is too large",
+                    *key,
+                    code="out-of-range",
+                    found=one,
+                    accepted=f"at most {_MOST_FILE_BYTES} bytes",
+                )
             else:
                 with file.open("rb") as stream:
                     self._files[one] = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -335,7 +378,7 @@ class _Checking:
             self._file(path, "path/to/file.py:function", "reference")
             return (), given
         if not isinstance(given, dict):
-            self._mistake("wrong type", "reference", found=given, accepted=accepted)
+            self._mistake("wrong type", "reference", code="wrong-type", found=given, accepted=accepted)
             return (), ""
         outputs = [one.name for one in read if one.is_written]
         found = []
@@ -345,7 +388,14 @@ class _Checking:
                 suggestion = did_you_mean(name, outputs)
                 self._mistake("not an output", "reference", name, found=name, accepted=outputs, suggestion=suggestion)
             elif not isinstance(value, bool | int | float | str):
-                self._mistake("wrong type", "reference", name, found=value, accepted="an expression, such as a + b")
+                self._mistake(
+                    "wrong type",
+                    "reference",
+                    name,
+                    code="wrong-type",
+                    found=value,
+                    accepted="an expression, such as a + b",
+                )
             else:
                 text = str(value)
                 if is_file(text):
@@ -420,7 +470,9 @@ class _Checking:
         for unit, text in given.items():
             key = ("metrics", str(unit))
             if isinstance(text, bool) or not isinstance(text, int | float | str):
-                self._mistake("wrong type", *key, found=text, accepted=f"an expression over {TIME} in seconds")
+                self._mistake(
+                    "wrong type", *key, code="wrong-type", found=text, accepted=f"an expression over {TIME} in seconds"
+                )
                 continue
             try:
                 used = names_in(str(text), at=Location("metrics"), key=".".join(key))

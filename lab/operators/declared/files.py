@@ -63,5 +63,7 @@ def array_in(file: Path, key: str) -> NDArray[Any]:
         held: NDArray[Any] = np.lib.format.open_memmap(file, mode="r")
     except (OSError, ValueError, EOFError, OverflowError) as error:
         message = f"the file cannot be read: {error}"
-        raise UserError(message, key=key, found=str(file), accepted="an .npy file, as numpy.save writes it") from error
+        raise UserError(
+            message, code="mismatch", key=key, found=str(file), accepted="an .npy file, as numpy.save writes it"
+        ) from error
     return held

@@ -32,12 +32,16 @@ def function_of(reference: str, folder: Path) -> Callable[..., object]:
     path_text, _, name = reference.rpartition(":")
     path = (folder / path_text).resolve()
     if not path.is_file():
-        raise UserError("no such file", key="reference", found=reference, accepted="./file.py:function")
+        raise UserError(
+            "no such file", code="missing-file", key="reference", found=reference, accepted="./file.py:function"
+        )
     module = imported(path, reference, None, "reference")
     found = getattr(module, name, None)
     if not callable(found):
         known = [key for key, value in vars(module).items() if inspect.isfunction(value)]
-        raise UserError("no such function in the reference file", key="reference", found=name, accepted=known)
+        raise UserError(
+            "no such function in the reference file", code="unknown-name", key="reference", found=name, accepted=known
+        )
     function: Callable[..., object] = found
     return function
 
@@ -86,7 +90,7 @@ def results(
         plain = one.kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
         if plain and name not in available and one.default is inspect.Parameter.empty:
             message = f"the function wants {name!r}, which is neither an input nor a number of the problem"
-            raise UserError(message, key="reference", found=reference, accepted=sorted(available))
+            raise UserError(message, code="mismatch", key="reference", found=reference, accepted=sorted(available))
     given = {
         name: value.copy() if isinstance(value, np.ndarray) else value
         for name, value in available.items()
@@ -98,7 +102,7 @@ def results(
         place = next((one for one in reversed(extract_tb(error.__traceback__)) if one.filename != __file__), None)
         where = f" ({Path(place.filename).name}:{place.lineno}: {place.line})" if place else ""
         message = f"the function raised {type(error).__name__}: {error}{where}"
-        raise ReferenceRaisedError(message, key="reference", found=reference) from error
+        raise ReferenceRaisedError(message, code="mismatch", key="reference", found=reference) from error
     by_name = _by_name(result, outputs, reference)
     return {name: tracked(name, by_name[name], reference) for name in outputs}
 
@@ -108,7 +112,9 @@ def _by_name(result: object, outputs: tuple[str, ...], reference: str) -> Mappin
         missing = [name for name in outputs if name not in result]
         if missing:
             message = f"the function returns no {missing[0]}"
-            raise UserError(message, key="reference", found=reference, accepted=f"a value for {', '.join(outputs)}")
+            raise UserError(
+                message, code="mismatch", key="reference", found=reference, accepted=f"a value for {', '.join(outputs)}"
+            )
         return result
     if len(outputs) == 1:
         return {outputs[0]: result}
@@ -116,7 +122,11 @@ def _by_name(result: object, outputs: tuple[str, ...], reference: str) -> Mappin
         return dict(zip(outputs, result, strict=True))
     accepted = f"a mapping with {', '.join(outputs)}, or a tuple of these in order"
     raise UserError(
-        "the function returns one value for several outputs", key="reference", found=reference, accepted=accepted
+        "the function returns one value for several outputs",
+        code="mismatch",
+        key="reference",
+        found=reference,
+        accepted=accepted,
     )
 
 
@@ -140,4 +150,4 @@ def tracked(name: str, value: object, reference: str) -> Tracked:
             return Tracked(array)
         case _:
             message = f"the reference of {name} holds {array.dtype}"
-            raise UserError(message, key="reference", found=reference, accepted="numbers")
+            raise UserError(message, code="unsupported", key="reference", found=reference, accepted="numbers")

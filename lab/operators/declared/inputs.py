@@ -58,7 +58,12 @@ def plan(declaration: Declaration, problem: Mapping[str, Scalar]) -> ArgumentPla
     """
     fields = dict(problem)
     for name in sorted(declaration.needed - fields.keys()):
-        raise UserError("a key is missing", key=f"problem.{name}", accepted=f"a value: {_use(declaration, name)}")
+        raise UserError(
+            "a key is missing",
+            code="missing-key",
+            key=f"problem.{name}",
+            accepted=f"a value: {_use(declaration, name)}",
+        )
     scalars = {one.name: scalar(one, fields) for one in declaration.arguments if not one.is_array}
     names = {**fields, **scalars}
     shapes = {one.name: _shape(one, names) for one in declaration.arguments if one.is_array}
@@ -83,6 +88,7 @@ def scalar(argument: Argument, fields: Mapping[str, Scalar]) -> Scalar:
     if isinstance(value, str):
         raise UserError(
             f"{argument.name} is a text",
+            code="wrong-type",
             key=key,
             found=value,
             accepted=f"a value of {argument.dtype}",
@@ -91,11 +97,19 @@ def scalar(argument: Argument, fields: Mapping[str, Scalar]) -> Scalar:
     match element.kind:
         case ElementKind.BOOL:
             if value not in (0, 1):
-                raise UserError(f"{argument.name} is no bool", key=key, found=value, accepted="true, false, 0 or 1")
+                raise UserError(
+                    f"{argument.name} is no bool",
+                    code="wrong-type",
+                    key=key,
+                    found=value,
+                    accepted="true, false, 0 or 1",
+                )
             return bool(value)
         case ElementKind.INTEGER:
             if isinstance(value, float) and not value.is_integer():
-                raise UserError(f"{argument.name} is no integer", key=key, found=value, accepted="an integer")
+                raise UserError(
+                    f"{argument.name} is no integer", code="wrong-type", key=key, found=value, accepted="an integer"
+                )
             return _within(argument, int(value))
         case _:
             with np.errstate(over="ignore"):
@@ -122,6 +136,7 @@ def _within(argument: Argument, value: int) -> int:
         wider = "int64" if bounds.bits < 64 else "uint64"  # noqa: PLR2004 - bits
         raise UserError(
             f"{argument.name} is {value}, which {argument.dtype} does not hold",
+            code="out-of-range",
             key=_key(argument),
             found=value,
             accepted=f"{bounds.min} to {bounds.max}",
@@ -144,7 +159,7 @@ def inputs(declaration: Declaration, planned: ArgumentPlan, seed: int) -> Inputs
     )
     if total > MOST_BYTES:
         accepted = f"at most {MOST_BYTES} bytes in all where every element is made; a smaller emulate"
-        raise UserError(f"the arrays take {total} bytes", key="problem", accepted=accepted)
+        raise UserError(f"the arrays take {total} bytes", code="out-of-range", key="problem", accepted=accepted)
     arrays = {
         one.name: contents(one, planned, seed, Path(declaration.folder))
         for one in declaration.arguments
@@ -205,7 +220,10 @@ def _evaluated(argument: Argument, fill: Fill, planned: ArgumentPlan, count: int
             if made.shape not in ((), shape):
                 message = f"{argument.name} has shape {shown(shape)}, its values have shape {shown(made.shape)}"
                 raise UserError(
-                    message, found=fill.operands[0], accepted=f"values of shape {shown(shape)}, or a number"
+                    message,
+                    code="mismatch",
+                    found=fill.operands[0],
+                    accepted=f"values of shape {shown(shape)}, or a number",
                 )
             return made
 
@@ -234,10 +252,18 @@ def _uniform(argument: Argument, fill: Fill, planned: ArgumentPlan, rng: np.rand
     low, high = (_number(text, planned, argument) for text in fill.operands)
     key, found = f"arguments.{argument.name}", f"{fill}"
     if not low < high:
-        raise UserError("an empty range", key=key, found=found, accepted=f"LOW < HIGH, but they are {low} and {high}")
+        raise UserError(
+            "an empty range",
+            code="wrong-value",
+            key=key,
+            found=found,
+            accepted=f"LOW < HIGH, but they are {low} and {high}",
+        )
     if element.is_exact:
         if not float(low).is_integer() or not float(high).is_integer():
-            raise UserError("integers have whole bounds", key=key, found=found, accepted="two integers")
+            raise UserError(
+                "integers have whole bounds", code="wrong-value", key=key, found=found, accepted="two integers"
+            )
         first, last = int(low), int(high) - 1
         within_all(argument, last, first)
         drawn = rng.integers(first, last, count, endpoint=True, dtype=np.uint64 if last >= 2**63 else np.int64)
@@ -259,7 +285,9 @@ def within_all(argument: Argument, largest: int, smallest: int) -> None:
     if argument.element.kind is ElementKind.BOOL:
         if not 0 <= smallest <= largest <= 1:
             message = f"values from {smallest} to {largest} in an array of bool"
-            raise UserError(message, key=f"arguments.{argument.name}", found=f"{argument}", accepted="0 and 1")
+            raise UserError(
+                message, code="out-of-range", key=f"arguments.{argument.name}", found=f"{argument}", accepted="0 and 1"
+            )
         return
     for value in (largest, smallest):
         _within(argument, value)
@@ -270,13 +298,15 @@ def _from_file(argument: Argument, file: Path, shape: tuple[int, ...]) -> Array:
     held = array_in(file, key)
     if held.shape != shape:
         message = f"{argument.name} has shape {shown(shape)}, the file's array has shape {shown(held.shape)}"
-        raise UserError(message, key=key, found=str(file), accepted=f"an array of shape {shown(shape)}")
+        raise UserError(
+            message, code="mismatch", key=key, found=str(file), accepted=f"an array of shape {shown(shape)}"
+        )
     bits = element.is_bits and held.dtype == element.dtype
     fits = element.is_bits and held.dtype.kind == "f"
     fits |= element.kind is ElementKind.INTEGER and held.dtype.kind in "iu"  # the range is checked below
     if not bits and not fits and not np.can_cast(held.dtype, element.dtype, "same_kind"):
         accepted = f"{element.dtype} (bits) or floats" if element.is_bits else f"{element.name}, or a type like it"
-        raise UserError(f"the file holds {held.dtype}", key=key, found=str(file), accepted=accepted)
+        raise UserError(f"the file holds {held.dtype}", code="unsupported", key=key, found=str(file), accepted=accepted)
     flat = np.ascontiguousarray(held).reshape(-1)
     if element.kind is ElementKind.INTEGER and flat.size and flat.dtype != element.dtype:
         within_all(argument, int(flat.max()), int(flat.min()))
@@ -292,21 +322,27 @@ def _shape(argument: Argument, names: Mapping[str, Scalar]) -> tuple[int, ...]:
             value = int(value)
         if isinstance(value, bool | str | float) or value < 1:
             raise UserError(
-                f"a dimension of {argument.name} is {value}", key=key, found=text, accepted="an integer of at least 1"
+                f"a dimension of {argument.name} is {value}",
+                code="out-of-range",
+                key=key,
+                found=text,
+                accepted="an integer of at least 1",
             )
         shape.append(value)
     elements, size = math.prod(shape), argument.element.dtype.itemsize
     if elements * size > MOST_DESCRIBED_BYTES:
         message = f"{argument.name} has {elements} elements of {size} bytes"
         accepted = f"at most {MOST_DESCRIBED_BYTES} bytes"
-        raise UserError(message, key=key, found=f"{argument}", accepted=accepted)
+        raise UserError(message, code="out-of-range", key=key, found=f"{argument}", accepted=accepted)
     return tuple(shape)
 
 
 def _number(text: str, planned: ArgumentPlan, argument: Argument) -> float:
     value = _value(text, planned.names, f"arguments.{argument.name}")
     if isinstance(value, str | bool):
-        raise UserError("not a number", key=f"arguments.{argument.name}", found=text, accepted="a number")
+        raise UserError(
+            "not a number", code="wrong-type", key=f"arguments.{argument.name}", found=text, accepted="a number"
+        )
     return value
 
 

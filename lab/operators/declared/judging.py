@@ -66,15 +66,22 @@ def expected(
     """
     if value.shape != tuple(shape) and value.shape:
         message = f"{name} has shape {shown(shape)}, its reference has shape {shown(value.shape)}"
-        raise UserError(message, key=f"reference.{name}", accepted=f"a value of shape {shown(shape)}, or one number")
+        raise UserError(
+            message,
+            code="mismatch",
+            key=f"reference.{name}",
+            accepted=f"a value of shape {shown(shape)}, or one number",
+        )
     if value.values.dtype.kind == "c" and element.kind is not ElementKind.COMPLEX:
         message = f"{name} holds {element.name}, its reference is complex"
-        raise UserError(message, key=f"reference.{name}", accepted="real(x), imag(x) or abs(x)")
+        raise UserError(message, code="mismatch", key=f"reference.{name}", accepted="real(x), imag(x) or abs(x)")
     try:
         with np.errstate(all="ignore"):
             held, bound = _converted(element, value, rules)
     except ArrayOperationError as error:
-        raise UserError(f"{name}: {error.message}", key=f"reference.{name}", accepted=error.accepted) from error
+        raise UserError(
+            f"{name}: {error.message}", code="mismatch", key=f"reference.{name}", accepted=error.accepted
+        ) from error
     held = np.array(np.broadcast_to(held, shape), order="C")  # an array of its own: the value may be an argument
     if tolerance is not None:
         return _made(held, tolerance.bound(held), element)
@@ -250,7 +257,7 @@ def _refuse_unbounded(name: str, held: NDArray[Any], bound: Floats) -> None:
         accepted = (
             "a tolerance of your own: tolerance: 1e-4, relative to each value and to the typical size of its neighbours"
         )
-        raise UserError(message, key=f"reference.{name}", accepted=accepted)
+        raise UserError(message, code="unsupported", key=f"reference.{name}", accepted=accepted)
 
 
 def _made(held: NDArray[Any], bound: Floats, element: ElementType) -> DeclaredExpected:

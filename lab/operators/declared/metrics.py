@@ -103,7 +103,12 @@ class Metric:
             accepted = f"work over time, such as 2 * m * n * k / {TIME}"
             advice = f"every run lists times in ms anyway; write a rate first, such as launches/s: 1 / {TIME}"
             raise UserError(
-                "the first metric is no rate", key=self.key, found=self.expression, accepted=accepted, suggestion=advice
+                "the first metric is no rate",
+                code="wrong-value",
+                key=self.key,
+                found=self.expression,
+                accepted=accepted,
+                suggestion=advice,
             )
         least = _LEAST_SHARE * array_bytes if self.factor > 1 else 0.0
         if (self.factor == 1 and self.kind is MetricKind.OTHER) or one >= max(1, least):
@@ -122,6 +127,7 @@ class Metric:
             advice = f"the prefix of {self.unit} divides by {_power(self.factor)} already"
         return UserError(
             f"the metric counts {work:.3g} {what} a launch",
+            code="out-of-range",
             key=self.key,
             found=self.expression,
             accepted=accepted,
@@ -170,7 +176,9 @@ class Metric:
         except UserError as error:
             raise error.placed(None, self.key) from error
         if isinstance(found, str | bool):
-            raise UserError("the metric is no number", key=self.key, found=self.expression, accepted="a number")
+            raise UserError(
+                "the metric is no number", code="wrong-type", key=self.key, found=self.expression, accepted="a number"
+            )
         return float(found)
 
 

@@ -129,7 +129,9 @@ class Declared(Operator[DeclaredProblem]):
             self._check_metrics(made)
             return made
         for name in sorted(self.declaration.needed - made.keys() - set(self.declaration.parameters)):
-            raise UserError("a key is missing", key=f"problem.{name}", accepted="a value: the file mentions it")
+            raise UserError(
+                "a key is missing", code="missing-key", key=f"problem.{name}", accepted="a value: the file mentions it"
+            )
         return made
 
     def for_parameters(self, problem: DeclaredProblem, parameters: Mapping[str, Scalar]) -> DeclaredProblem:
@@ -191,7 +193,7 @@ class Declared(Operator[DeclaredProblem]):
         planned = self._plan(problem)
         if not self.has_reference:
             accepted = "a reference for each output, such as {c: a + b}"
-            raise UserError("the file has no reference", key="reference", accepted=accepted)
+            raise UserError("the file has no reference", code="missing-key", key="reference", accepted=accepted)
         if self.declaration.function:
             return self._called(problem, inputs)
         arrays = self._arrays(planned, inputs)
@@ -226,6 +228,7 @@ class Declared(Operator[DeclaredProblem]):
             if outputs[one.name].dtype != one.element.dtype:
                 raise StandInMismatchError(
                     f"{one.name} has another type than the first variant's: not compared",
+                    code="wrong-type",
                     found=f"{outputs[one.name].dtype} in the first variant, {one.element.name} in this one",
                     accepted="a reference, which fits every type",
                 )
@@ -233,6 +236,7 @@ class Declared(Operator[DeclaredProblem]):
                 found = f"{size} elements in the first variant, {math.prod(shape)} in this one"
                 raise StandInMismatchError(
                     f"{one.name} has another shape than the first variant's: not compared",
+                    code="mismatch",
                     found=found,
                     accepted="a reference, which fits every shape",
                 )

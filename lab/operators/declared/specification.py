@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Final, NoReturn
 
 from lab.base.elements import C_NAMES
-from lab.base.errors import Location, UserError, did_you_mean
+from lab.base.errors import Code, Location, UserError, did_you_mean
 from lab.base.expressions import names_in
 from lab.operators.base import STORED_AS
 from lab.operators.declared import mapped
@@ -214,7 +214,7 @@ def parse_all(
     """
     if not isinstance(given, dict) or not given:
         accepted = 'a mapping in the order of the kernel\'s parameters, such as {c: "out float32[n]", n: int32}'
-        found = UserError("wrong value", at=at(), key="arguments", found=given, accepted=accepted)
+        found = UserError("wrong value", code="wrong-value", at=at(), key="arguments", found=given, accepted=accepted)
         return (), (found,)
     made, mistakes = dict[str, Argument](), list[UserError]()
     for place, text in places(given):
@@ -222,7 +222,11 @@ def parse_all(
         if name in made or (structure and name in given):
             key = f"arguments.{'.'.join(place)}"
             accepted = f"another name, such as {name}_: those of members need not be the source's"
-            mistakes.append(UserError(f"two arguments are called {name}", at=at(*place), key=key, accepted=accepted))
+            mistakes.append(
+                UserError(
+                    f"two arguments are called {name}", code="duplicate", at=at(*place), key=key, accepted=accepted
+                )
+            )
             continue
         try:
             made[name] = parse(name, text, structure)
@@ -233,7 +237,9 @@ def parse_all(
             "out or inout in front of the type of at least one array; a kernel that only prints has no result to check "
             "or to time against, so let it store one, or execute it and see what it prints: lab emulate KERNEL.cu"
         )
-        mistakes.append(UserError("the kernel writes no argument", at=at(), key="arguments", accepted=accepted))
+        mistakes.append(
+            UserError("the kernel writes no argument", code="missing-key", at=at(), key="arguments", accepted=accepted)
+        )
     return tuple(made.values()), tuple(mistakes)
 
 
@@ -256,9 +262,11 @@ def parse(name: str, text: object, structure: str = "") -> Argument:
     path = f"{structure}.{name}" if structure else name
     if structure and not _NAME.fullmatch(structure):
         accepted = "letters, digits and _, a letter first"
-        raise UserError("not a name of an argument", key=f"arguments.{path}", found=structure, accepted=accepted)
+        raise UserError(
+            "not a name of an argument", code="wrong-value", key=f"arguments.{path}", found=structure, accepted=accepted
+        )
     if not isinstance(text, str):
-        raise UserError("wrong type", key=f"arguments.{path}", found=text, accepted=f"text: {FORM}")
+        raise UserError("wrong type", code="wrong-type", key=f"arguments.{path}", found=text, accepted=f"text: {FORM}")
     return replace(_Reader(name, text, path).argument(), structure=structure)
 
 
@@ -268,15 +276,24 @@ class _Reader:
     def __init__(self, name: str, text: str, path: str) -> None:
         self._name, self._text, self._path, self._at = name, text, path, 0
         if not _NAME.fullmatch(name):
-            self.refuse("not a name of an argument", "letters, digits and _, a letter first")
+            self.refuse("not a name of an argument", "letters, digits and _, a letter first", code="wrong-value")
         if len(text) > _MOST_CHARACTERS:
             self.refuse(f"the text has {len(text)} characters", f"at most {_MOST_CHARACTERS}")
 
-    def refuse(self, message: str, accepted: str, *, at: int | None = None, suggestion: str | None = None) -> NoReturn:
+    def refuse(
+        self,
+        message: str,
+        accepted: str,
+        *,
+        code: Code = "syntax",
+        at: int | None = None,
+        suggestion: str | None = None,
+    ) -> NoReturn:
         column = (self._at if at is None else at) + 1
         place = f" (column {column})" if self._text.strip() else ""
         raise UserError(
             f"{message}{place}",
+            code=code,
             key=f"arguments.{self._path}",
             found=self._text[:200],
             accepted=accepted,
@@ -321,7 +338,7 @@ class _Reader:
             return f"{{{followed[1]}}}"
         found = _TYPE.match(self._text, self._at)
         if found is None:
-            self.refuse("there is no type", ", ".join(ELEMENT_TYPES))
+            self.refuse("there is no type", ", ".join(ELEMENT_TYPES), code="unsupported")
         word = found[1]
         if word not in ELEMENT_TYPES:
             words = re.findall(r"\w+", self._text[self._at :].split("[")[0])  # of `const unsigned char *`, uint8
@@ -332,10 +349,12 @@ class _Reader:
             if suggestion is None and self._text[self._at :].strip().isidentifier():  # `M: m`, a value without its type
                 suggestion = f"a scalar's type comes before its value: int32 = {word}"
             at = self._at + found.start(1) - found.start()
-            self.refuse(f"unknown type {word!r}", ", ".join(ELEMENT_TYPES), at=at, suggestion=suggestion)
+            self.refuse(
+                f"unknown type {word!r}", ", ".join(ELEMENT_TYPES), code="unknown-name", at=at, suggestion=suggestion
+            )
         self._at = found.end()
         if self._text[self._at : self._at + 1] in ("*", "&"):
-            self.refuse("a pointer has no shape", f"{word}[SHAPE], such as {word}[n] or {word}[m, n]")
+            self.refuse("a pointer has no shape", f"{word}[SHAPE], such as {word}[n] or {word}[m, n]", code="mismatch")
         return word
 
     def _list(self, what: str, part: str) -> tuple[str, ...]:
@@ -346,7 +365,7 @@ class _Reader:
             self.refuse(f"{what} has no closing ']'", "dimensions between [ and ]", at=opening)
         parts, self._at = found
         if len(parts) > _MOST_DIMENSIONS:
-            self.refuse(f"{len(parts)} dimensions", f"at most {_MOST_DIMENSIONS}", at=opening)
+            self.refuse(f"{len(parts)} dimensions", f"at most {_MOST_DIMENSIONS}", code="mismatch", at=opening)
         return tuple(self._expression(text, place, part) for place, text in parts)
 
     def _view(self, marked: re.Match[str], shape: tuple[str, ...]) -> MappedView:
@@ -375,7 +394,7 @@ class _Reader:
                 )
         elif len(box) != len(extents or shape):
             accepted = f"{len(extents or shape)} sizes, one for each dimension"
-            self.refuse(f"the box has {len(box)} dimensions", accepted, at=marked.end())
+            self.refuse(f"the box has {len(box)} dimensions", accepted, code="mismatch", at=marked.end())
         swizzle = "0"
         if given := mapped.SWIZZLE.match(self._text, self._at):
             swizzle, self._at = self._expression(given[1], given.start(1), "the swizzle"), given.end()
@@ -388,7 +407,7 @@ class _Reader:
         """Return the corners and the steps of a map for im2col: of each dimension of space 0, 0 and 1 by default."""
         if rank not in mapped.IM2COL_DIMENSIONS:
             accepted = "3 to 5 dimensions: images, one to three of space, and channels"
-            self.refuse(f"im2col of {rank} dimensions", accepted, at=at)
+            self.refuse(f"im2col of {rank} dimensions", accepted, code="mismatch", at=at)
         found = []
         for word in mapped.IM2COL_PARTS:
             part = given[word] or ("1" if word == "steps" else "0",) * (rank - 2)
@@ -442,7 +461,7 @@ class _Reader:
         if first not in FILLS:
             meant = _FOREIGN_FILLS.get(first.split("(")[0].lower())
             suggestion = f"did you mean {meant!r}?" if meant else did_you_mean(first, FILLS)
-            self.refuse(f"unknown contents {first[:40]!r}", _ACCEPTED_FILLS, suggestion=suggestion)
+            self.refuse(f"unknown contents {first[:40]!r}", _ACCEPTED_FILLS, code="unknown-name", suggestion=suggestion)
         kind, operands, counts = FILLS[first]
         if len(words) - 1 not in counts:
             form = " ".join((first, *operands))

@@ -72,7 +72,8 @@ def chosen(only: Collection[str]) -> tuple[str, ...]:
     for name in only:
         if name not in NARROWED:
             raise UserError(
-                "there is no such microbenchmark", key="--only", found=name, accepted=tuple(NARROWED),
+                "there is no such microbenchmark", code="unknown-name",
+                key="--only", found=name, accepted=tuple(NARROWED),
                 suggestion=did_you_mean(name, NARROWED),
             )  # fmt: skip
     return tuple(name for name in NARROWED if not only or name in only or name == "launch")
@@ -141,11 +142,15 @@ def measured_before(folder: Path) -> tuple[MicroTimings, str, str]:
         latest = max(latest, (side.run.started, side.run.lab_version))
     if len(gpus) > 1:
         raise UserError(
-            "these runs are of several GPUs", key="--from", found=", ".join(sorted(gpus)), accepted="runs of one model"
+            "these runs are of several GPUs",
+            code="mismatch",
+            key="--from",
+            found=", ".join(sorted(gpus)),
+            accepted="runs of one model",
         )
     if not gpus:
         raise UserError(
-            "no measured run of a microbenchmark stands here", key="--from", found=str(folder),
+            "no measured run of a microbenchmark stands here", code="nothing-left", key="--from", found=str(folder),
             accepted=f"a folder with folders of runs, named {', '.join(NARROWED)}",
         )  # fmt: skip
     (gpu,) = gpus.values()

@@ -92,7 +92,7 @@ def facts(
     if shape is not None:
         if not mapping.scopes:
             message = "a launch can be held against a mapping that has a scope"
-            raise UserError(message, found=str(mapping), accepted=f"thread in block: {mapping}")
+            raise UserError(message, code="unsupported", found=str(mapping), accepted=f"thread in block: {mapping}")
         check_launch(mapping.scopes, shape)
     owners = mapping.access_map(elements)
     widths = [w for w in (1, 2, 4, 8, 16) if w == 1 or (w * element_bytes <= VECTOR_BYTES and mapping.vectors(w))]

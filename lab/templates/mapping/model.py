@@ -314,6 +314,7 @@ class LayoutMapping(ThreadMapping):
         if len(local) != (wanted := len(self.of_kind("i"))):
             raise UserError(
                 "the names of the local indices do not fit the mapping",
+                code="mismatch",
                 found=f"{len(local)}: {', '.join(local)}",
                 accepted=f"one name, or {wanted}, one for each local dimension",
             )

@@ -90,7 +90,7 @@ def check_level(scope: ThreadScope, units: int) -> None:
         wrong, accepted = scope == SCOPES["thread in block"] and units > BLOCK_THREADS, f"at most {BLOCK_THREADS}"
     if wrong:
         message = f"a {scope.whole} does not have {units} {scope.unit}s"
-        raise UserError(message, key=str(scope), found=units, accepted=accepted)
+        raise UserError(message, code="mismatch", key=str(scope), found=units, accepted=accepted)
 
 
 def check_composition(levels: Sequence[Level]) -> None:
@@ -104,6 +104,7 @@ def check_composition(levels: Sequence[Level]) -> None:
             fitting = ", ".join(name for name, scope in SCOPES.items() if scope.whole == outer.unit)
             raise UserError(
                 f"the mapping before gives data to each {outer.unit}, and this one shares out that of a {inner.whole}",
+                code="conflict",
                 found=str(inner),
                 accepted=fitting or "no further mapping: a thread is not divided",
             )
@@ -112,6 +113,7 @@ def check_composition(levels: Sequence[Level]) -> None:
         if threads > BLOCK_THREADS:
             raise UserError(
                 f"{units} warps of {tile_of(levels)} threads are too many for a block",
+                code="out-of-range",
                 key=str(scope),
                 found=f"{threads} threads",
                 accepted=f"at most {BLOCK_THREADS}",
@@ -136,6 +138,7 @@ def check_launch(levels: Sequence[Level], shape: LaunchShape) -> None:
         if "warp" in (scope.unit, scope.whole) and shape.threads % tile:
             raise UserError(
                 f"{scope} needs blocks of whole warps",
+                code="mismatch",
                 key="block",
                 found=f"{shape.threads} threads",
                 accepted=f"a multiple of {tile}",
@@ -145,6 +148,7 @@ def check_launch(levels: Sequence[Level], shape: LaunchShape) -> None:
             if not flat and sizes[1:] != (1, 1):
                 raise UserError(
                     f"{scope} needs a launch along x alone",
+                    code="unsupported",
                     key=name,
                     found=",".join(map(str, sizes)),
                     accepted="y = z = 1; or block in grid: … then thread in block: …",
@@ -153,6 +157,7 @@ def check_launch(levels: Sequence[Level], shape: LaunchShape) -> None:
         if there != units:
             raise UserError(
                 f"{scope}: the mapping has {units} {scope.unit}s, and the launch has {there} in a {scope.whole}",
+                code="mismatch",
                 key="grid" if scope.unit == "block" else "block",
                 found=there,
                 accepted=str(units),

@@ -79,6 +79,7 @@ class _Reader:
         token = token or self.next
         raise UserError(
             f"the mapping is wrong at column {token.column}: {message}",
+            code="syntax",
             found=token.text or "the end of the text",
             accepted=accepted,
         )
@@ -134,7 +135,9 @@ def parse(text: str) -> ThreadMapping:
 def _check_size(mapping: ThreadMapping, text: str) -> None:
     for what, count in (("accesses", mapping.items * mapping.threads), ("elements", mapping.offset + mapping.size)):
         if count > MOST:
-            raise UserError(f"the mapping has {count} {what}", found=text, accepted=f"at most {MOST}")
+            raise UserError(
+                f"the mapping has {count} {what}", code="out-of-range", found=text, accepted=f"at most {MOST}"
+            )
 
 
 def _level(reader: _Reader) -> LayoutMapping:

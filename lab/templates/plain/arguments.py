@@ -146,7 +146,7 @@ def arguments_error(
     if not mistakes:
         return None
     message = f"the arguments do not match the kernel {name}: {'; '.join(mistakes)}"
-    return UserError(f"{message}\n{compared(entry, kernel, declared)}", at=at, key=key)
+    return UserError(f"{message}\n{compared(entry, kernel, declared)}", code="mismatch", at=at, key=key)
 
 
 def matching_kernel(kernels: Sequence[SourceKernel], entry: Sequence[EntryParameter]) -> SourceKernel | None:

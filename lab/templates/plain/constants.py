@@ -34,6 +34,7 @@ def constants_error(
             known = [one for one in found if not one.startswith("__")]
             return UserError(
                 f"{template.name} has no such variable in constant memory",
+                code="unknown-name",
                 at=at,
                 key=key,
                 found=name,
@@ -45,6 +46,7 @@ def constants_error(
                 continue
             return UserError(
                 f"the variable {name} in constant memory has {found[name].bytes} bytes",
+                code="out-of-range",
                 at=at,
                 key=key,
                 found="a tensor map",
@@ -53,6 +55,7 @@ def constants_error(
         if sizes[name] > found[name].bytes:
             return UserError(
                 f"the variable {name} in constant memory has {found[name].bytes} bytes",
+                code="out-of-range",
                 at=at,
                 key=key,
                 found=f"{sizes[name]} bytes",
@@ -63,6 +66,7 @@ def constants_error(
         if element is not None and not _same(element.dtype, dtype):
             return UserError(
                 f"the variable {name} in constant memory is {written}",
+                code="mismatch",
                 at=at,
                 key=key,
                 found=dtype,

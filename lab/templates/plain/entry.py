@@ -40,6 +40,7 @@ def choose(
         if len(names) != 1:
             raise UserError(
                 "the source has several kernels; name one" if names else "no kernel was found in the source",
+                code="duplicate",
                 at=at,
                 key=key,
                 found=source,
@@ -53,6 +54,7 @@ def choose(
         last = [name for name in names if name.rpartition("::")[2] == base.rpartition("::")[2]]
         raise UserError(
             "the source has no such kernel",
+            code="unknown-name",
             at=at,
             key=key,
             found=wanted,
@@ -90,6 +92,7 @@ def expression(
         if match[1] not in parameters:
             raise UserError(
                 "the kernel's name refers to a parameter that does not exist",
+                code="unknown-name",
                 at=at,
                 key=key,
                 found=f"{{{match[1]}}}",
@@ -101,7 +104,7 @@ def expression(
     if wanted is not None and ("<" in wanted or kernel is None or kernel.template is None):
         return _PLACE.sub(value, wanted)
     if kernel is None:
-        raise UserError("no kernel was found in the source; name it", at=at, key=key)
+        raise UserError("no kernel was found in the source; name it", code="nothing-left", at=at, key=key)
     if kernel.template is None:
         return kernel.qualified_name
     return f"{kernel.qualified_name}<{', '.join(_arguments(kernel, parameters, at, key))}>"
@@ -117,6 +120,7 @@ def _arguments(kernel: SourceKernel, parameters: Mapping[str, Scalar], at: Locat
         else:
             raise UserError(
                 f"the kernel is a template, and nothing says what stands for {one.name or one.kind}",
+                code="missing-key",
                 at=at,
                 key=key,
                 found=kernel.title,
@@ -126,6 +130,7 @@ def _arguments(kernel: SourceKernel, parameters: Mapping[str, Scalar], at: Locat
     if left:
         raise UserError(
             f"the template's argument {left[0]} follows one that no parameter sets",
+            code="missing-key",
             at=at,
             key=key,
             found=kernel.title,

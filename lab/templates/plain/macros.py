@@ -117,6 +117,7 @@ def _check_name(name: str, file: Path | str) -> None:
     if not _NAME.fullmatch(name) or name in KEYWORDS:
         raise UserError(
             f"this cannot be a macro of {Path(file).name}",
+            code="unsupported",
             key=f"parameters.{name}",
             found=name,
             accepted="letters, digits and underscores, no digit first, no word of C++",
@@ -137,6 +138,7 @@ def macro_value(name: str, value: Scalar, file: Path | str) -> str:
     if isinstance(value, float) or not _is_one_line(text):
         raise UserError(
             f"this cannot be a macro's value in {Path(file).name}",
+            code="unsupported",
             key=f"parameters.{name}",
             found=text[:80],
             accepted="a finite number, true, false, or one line of C++ without comments",
@@ -164,6 +166,7 @@ def _check_free(text: str, name: str, file: Path | str) -> None:
         if one.name == name and not one.guarded:
             raise UserError(
                 f"the file defines {name} itself, which would replace the parameter's value",
+                code="conflict",
                 at=Location(file, one.line),
                 key=f"parameters.{name}",
                 found=f"#define {name} {one.value}".rstrip(),
@@ -173,6 +176,7 @@ def _check_free(text: str, name: str, file: Path | str) -> None:
     if line is not None:
         raise UserError(
             f"the file declares {name} itself, and the parameter of this name would replace the word there",
+            code="conflict",
             at=Location(file, line),
             key=f"parameters.{name}",
             found=_line(text, line),
@@ -182,6 +186,7 @@ def _check_free(text: str, name: str, file: Path | str) -> None:
     if line is not None:
         raise UserError(
             f"{name} is a parameter of a function here, and the experiment's parameter would replace the word",
+            code="conflict",
             at=Location(file, line),
             key=f"parameters.{name}",
             found=_line(text, line),

@@ -75,9 +75,11 @@ def read_functions(text: str, file: str) -> tuple[TritonFunction, ...]:
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
-        raise UserError(f"the source is not Python: {error.msg}", at=Location(file, error.lineno)) from None
+        raise UserError(
+            f"the source is not Python: {error.msg}", code="syntax", at=Location(file, error.lineno)
+        ) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise UserError(f"the source is not Python: {error}", at=Location(file)) from None
+        raise UserError(f"the source is not Python: {error}", code="syntax", at=Location(file)) from None
     return tuple(_function(one) for one in _definitions(tree.body) if any(map(_is_jit, one.decorator_list)))
 
 
@@ -182,5 +184,7 @@ class TritonTemplate(PlainTemplate):
         found = triton_type(kind.removesuffix("*"), is_array=kind.endswith("*"))
         if found is None:
             key, at = f"arguments.{name}", self.document.at("arguments", name)
-            raise UserError("Triton has no such type", at=at, key=key, found=kind, accepted=list(TYPES))
+            raise UserError(
+                "Triton has no such type", code="unknown-name", at=at, key=key, found=kind, accepted=list(TYPES)
+            )
         return name, found

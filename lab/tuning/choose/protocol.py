@@ -252,6 +252,7 @@ def _nothing_left(walk: _Walk, number: int, excluded: Mapping[str, int]) -> User
     at: Location = walk.group.constraints[0][1] if walk.group.constraints else Location(walk.group.template.file)
     return UserError(
         f"no kernel of the group {walk.group.name!r} is left after step {number}, {TITLES[number - 1]}",
+        code="nothing-left",
         at=at,
         found=blame or "no combination",
         accepted="at least one combination that satisfies every constraint and requirement, and that runs",

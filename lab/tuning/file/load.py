@@ -179,12 +179,18 @@ def from_text(text: str, file: Path) -> Tuning:
             accepted = "a different name for each group of a problem type"
             at = document.at("groups", i, "name")
             raise UserError(
-                "two groups have the same name", at=at, key=f"groups[{i}].name", found=group.name, accepted=accepted
+                "two groups have the same name",
+                code="duplicate",
+                at=at,
+                key=f"groups[{i}].name",
+                found=group.name,
+                accepted=accepted,
             )
         seen.add((group.name, group.type))
     if raw.library is not None and len(precisions := {group.type.dtype for group in groups}) > 1:
         raise UserError(
             "libraries of two precisions would have the same names",
+            code="duplicate",
             at=document.at("library"),
             key="library",
             found=sorted(precisions),
@@ -193,6 +199,7 @@ def from_text(text: str, file: Path) -> Tuning:
     if raw.library is not None and len({group.type.batched for group in groups}) > 1:
         raise UserError(
             "libraries of products and of batches would have the same names",
+            code="duplicate",
             at=document.at("library"),
             key="library",
             found="groups with NumIndicesC 2 and 3",
@@ -227,6 +234,7 @@ def problem_type(model: ProblemModel, document: Document, place: Key) -> Problem
     if model.NumIndicesC not in _BATCH_INDICES:
         raise UserError(
             "only products of two matrices and batches of them can be tuned",
+            code="unsupported",
             at=document.at(*place, "NumIndicesC"),
             key=yamlfile.dotted((*place, "NumIndicesC")),
             found=f"NumIndicesC {model.NumIndicesC}, A {model.IndexAssignmentsA}, B {model.IndexAssignmentsB}",
@@ -246,6 +254,7 @@ def problem_type(model: ProblemModel, document: Document, place: Key) -> Problem
             at = document.at(*place, key)
             raise UserError(
                 f"these are not the indices of {side} in a {'batch of products' if batch else 'matrix product'}",
+                code="mismatch",
                 at=at,
                 key=yamlfile.dotted((*place, key)),
                 found=given,
@@ -271,7 +280,12 @@ def _group(i: int, raw: TuningFile, document: Document) -> Group:
         accepted += f", and batches, as {_BATCHES} does" if kind.batched else ""
         at, key = document.at(*place, "template"), yamlfile.dotted((*place, "template"))
         raise UserError(
-            "the template does not compute this problem", at=at, key=key, found=model.template, accepted=accepted
+            "the template does not compute this problem",
+            code="unsupported",
+            at=at,
+            key=key,
+            found=model.template,
+            accepted=accepted,
         )
     reader = _Reader(model, template, kind, document, place)
     final = read(model.BenchmarkFinalParameters, kind, document, (*place, "BenchmarkFinalParameters"))
@@ -279,7 +293,9 @@ def _group(i: int, raw: TuningFile, document: Document) -> Group:
         at = document.at(*place, "BenchmarkFinalParameters")
         accepted = f"at least one size of layout {kind.layout}"
         key = f"groups[{i}].BenchmarkFinalParameters"
-        raise UserError("step 7 has no sizes", at=at, key=key, found="none of this layout", accepted=accepted)
+        raise UserError(
+            "step 7 has no sizes", code="nothing-left", at=at, key=key, found="none of this layout", accepted=accepted
+        )
     return Group(
         name=model.name,
         template=template,
@@ -325,7 +341,14 @@ class _Reader:
             path = (*self.place, *step)
             accepted = f"at most {_MOST_COMBINATIONS}"
             at = self.document.at(*path)
-            raise UserError("too many combinations", at=at, key=yamlfile.dotted(path), found=count, accepted=accepted)
+            raise UserError(
+                "too many combinations",
+                code="out-of-range",
+                at=at,
+                key=yamlfile.dotted(path),
+                found=count,
+                accepted=accepted,
+            )
         made = []
         for combination in itertools.product(*axes):
             merged: dict[str, Scalar] = {}
@@ -339,7 +362,9 @@ class _Reader:
         at, key = self.document.at(*path), yamlfile.dotted(path)
         if not isinstance(values, list) or not values:
             accepted = "a list of one or more values"
-            raise UserError("this is not a list of values", at=at, key=key, found=values, accepted=accepted)
+            raise UserError(
+                "this is not a list of values", code="wrong-type", at=at, key=key, found=values, accepted=accepted
+            )
         for value in values:
             yield names.assigned(self.template, name, value, at, key), name, value
 
@@ -362,6 +387,7 @@ class _Reader:
                 at = self.document.at(*path)
                 raise UserError(
                     "no parameter or derived value has this name",
+                    code="unknown-name",
                     at=at,
                     key=yamlfile.dotted(path),
                     found=name,
@@ -377,7 +403,7 @@ class _Reader:
         if not found.all:
             at, key = self.document.at(*self.place, step), yamlfile.dotted((*self.place, step))
             accepted = "`sizes` in the step or `benchmark` in the group, with at least one size of this layout"
-            raise UserError("the step has no sizes to time at", at=at, key=key, accepted=accepted)
+            raise UserError("the step has no sizes to time at", code="nothing-left", at=at, key=key, accepted=accepted)
         return found
 
     def constraints(self) -> tuple[tuple[str, Location], ...]:
@@ -391,6 +417,7 @@ class _Reader:
                 accepted = sorted(known)
                 raise UserError(
                     f"a constraint uses the unknown name {name!r}",
+                    code="unknown-name",
                     at=at,
                     key=yamlfile.dotted(path),
                     found=text,

@@ -105,12 +105,16 @@ def assigned(template: Template, name: str, value: object, at: Location, key: st
         numbers = value if isinstance(value, list) else [value]
         if len(numbers) not in {len(parts), 2}:
             accepted = f"a list of {len(parts)} integers"
-            raise UserError(f"{name} does not accept this value", at=at, key=key, found=value, accepted=accepted)
+            raise UserError(
+                f"{name} does not accept this value", code="wrong-value", at=at, key=key, found=value, accepted=accepted
+            )
         pairs = dict(zip(parts, [*numbers, 1], strict=False))
     elif plain == _DEPTH and _UNROLL in declared:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             accepted = "an integer of at least 1; LoopUnroll becomes DepthU / LocalSplitU"
-            raise UserError(f"{name} does not accept this value", at=at, key=key, found=value, accepted=accepted)
+            raise UserError(
+                f"{name} does not accept this value", code="wrong-value", at=at, key=key, found=value, accepted=accepted
+            )
         return {_DEPTH: value}
     elif plain in _WORDS and all(one in declared for sets in _WORDS[plain].values() for one in sets):
         return _by_word(name, _WORDS[plain], value, at, key)
@@ -121,12 +125,18 @@ def assigned(template: Template, name: str, value: object, at: Location, key: st
     elif plain in _REFUSED and _REFUSED[plain].beside in declared:
         refused = _REFUSED[plain]
         raise UserError(
-            f"{_camel(plain)} cannot be set: {refused.because}", at=at, key=key, found=value, accepted=refused.instead
+            f"{_camel(plain)} cannot be set: {refused.because}",
+            code="unsupported",
+            at=at,
+            key=key,
+            found=value,
+            accepted=refused.instead,
         )
     else:
         known = [*declared, *(_camel(whole) for whole, ones in _PARTS.items() if ones[0] in declared)]
         raise UserError(
             f"the template {template.name} has no such parameter",
+            code="unknown-name",
             at=at,
             key=key,
             found=name,
@@ -137,7 +147,12 @@ def assigned(template: Template, name: str, value: object, at: Location, key: st
         if accepted_here := declared[part].refuses(one):
             what = declared[part].help
             raise UserError(
-                f"{part} ({what}) does not accept this value", at=at, key=key, found=one, accepted=accepted_here
+                f"{part} ({what}) does not accept this value",
+                code="wrong-value",
+                at=at,
+                key=key,
+                found=one,
+                accepted=accepted_here,
             )
     return pairs
 
@@ -147,7 +162,9 @@ def _by_word(
 ) -> dict[str, Scalar]:
     if not isinstance(value, str) or value not in words:
         accepted = _NO_ASSEMBLY if value == "Assembly" else list(words)
-        raise UserError(f"{name} does not accept this value", at=at, key=key, found=value, accepted=accepted)
+        raise UserError(
+            f"{name} does not accept this value", code="wrong-value", at=at, key=key, found=value, accepted=accepted
+        )
     return dict(words[value])
 
 

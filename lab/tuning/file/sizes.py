@@ -75,10 +75,10 @@ def along(dimension: SizeRange) -> tuple[int, ...]:
         numbers.insert(2, 0)
     accepted = f"a size of 1 to {LARGEST}, [start, stride, stop] or [start, stride, increment, stop]"
     if len(numbers) != _RANGE:
-        raise UserError("this is not a range of sizes", found=dimension, accepted=accepted)
+        raise UserError("this is not a range of sizes", code="syntax", found=dimension, accepted=accepted)
     start, stride, increment, stop = numbers
     if not 1 <= start <= stop <= LARGEST or stride < 1 or increment < 0:
-        raise UserError("this range has no valid sizes", found=dimension, accepted=accepted)
+        raise UserError("this range has no valid sizes", code="nothing-left", found=dimension, accepted=accepted)
     values: list[int] = []
     while start <= stop and len(values) <= _MOST_SIZES:
         values.append(start)
@@ -95,7 +95,7 @@ def in_order(given: Sequence[T], axes: tuple[str, ...]) -> tuple[T, ...]:
     listed = _INDICES if axes == BATCH_AXES else axes
     if len(given) != len(listed):
         accepted = f"one number or range for each of {', '.join(listed)}"
-        raise UserError("this is not a size of the problem", found=list(given), accepted=accepted)
+        raise UserError("this is not a size of the problem", code="syntax", found=list(given), accepted=accepted)
     named = dict(zip(listed, given, strict=True))
     return tuple(named[axis] for axis in axes)
 
@@ -114,7 +114,9 @@ def drawn(model: RandomModel, axes: tuple[str, ...]) -> tuple[Size, ...]:
     rounds = np.array([axis != "batch" for axis in axes])
     if not all(1 <= a <= b <= LARGEST for a, b in zip(low, high, strict=True)):
         accepted = f"low and high of 1 to {LARGEST}, low at most high"
-        raise UserError("this box has no sizes", found=f"low {model.low}, high {model.high}", accepted=accepted)
+        raise UserError(
+            "this box has no sizes", code="nothing-left", found=f"low {model.low}, high {model.high}", accepted=accepted
+        )
     rng = np.random.default_rng(model.seed)
     found: dict[Size, None] = {}
     for _ in range(100):
@@ -152,7 +154,9 @@ def read(models: Sequence[SizesModel], of: ProblemType, document: Document, plac
                 f"one key: `exact: [{listed}]`, `range: [{listed}]` with ranges for numbers, "
                 "`random: {count: N, high: SIZE}`, or `csv: FILE`"
             )
-            raise UserError("sizes need exactly one key", at=at, key=key, found=given, accepted=accepted)
+            raise UserError(
+                "sizes need exactly one key", code="missing-key", at=at, key=key, found=given, accepted=accepted
+            )
         try:
             if model.range is not None:
                 ranges.update(dict.fromkeys(_product(in_order(model.range, of.axes))))
@@ -167,10 +171,17 @@ def read(models: Sequence[SizesModel], of: ProblemType, document: Document, plac
                 exact.update(dict.fromkeys(from_csv(file, of)))
         except UserError as error:
             raise UserError(
-                error.message, at=error.at or at, key=error.key or key, found=error.found, accepted=error.accepted
+                error.message,
+                code=error.code,
+                at=error.at or at,
+                key=error.key or key,
+                found=error.found,
+                accepted=error.accepted,
             ) from error
         if len(ranges) + len(exact) > _MOST_SIZES:
-            raise UserError("there are too many sizes", at=at, key=key, accepted=f"at most {_MOST_SIZES}")
+            raise UserError(
+                "there are too many sizes", code="out-of-range", at=at, key=key, accepted=f"at most {_MOST_SIZES}"
+            )
     return Sizes(tuple(ranges), tuple(exact), frozenset(scattered))
 
 
@@ -182,7 +193,7 @@ def _product(dimensions: Sequence[SizeRange]) -> Iterator[Size]:
     """
     values = [along(dimension) for dimension in dimensions]
     if math.prod(map(len, values)) > _MOST_SIZES:
-        raise UserError("there are too many sizes", accepted=f"at most {_MOST_SIZES}")
+        raise UserError("there are too many sizes", code="out-of-range", accepted=f"at most {_MOST_SIZES}")
     return itertools.product(*values)
 
 
@@ -197,7 +208,9 @@ def from_csv(file: Path, of: ProblemType) -> tuple[Size, ...]:
     wanted = (*of.axes, "a_t", "b_t")
     missing = [name for name in wanted if name not in (rows.fieldnames or ())]
     if missing:
-        raise UserError("the file lacks a column", at=Location(file, 1), found=rows.fieldnames, accepted=wanted)
+        raise UserError(
+            "the file lacks a column", code="missing-key", at=Location(file, 1), found=rows.fieldnames, accepted=wanted
+        )
     for row in rows:
         try:
             *size, a_t, b_t = (int(row[name]) for name in wanted)
@@ -205,7 +218,9 @@ def from_csv(file: Path, of: ProblemType) -> tuple[Size, ...]:
             size, a_t, b_t = [0], 0, 0
         if not all(1 <= own <= LARGEST for own in size) or not {a_t, b_t} <= {0, 1}:
             accepted = f"{', '.join(of.axes)} of 1 to {LARGEST}; 0 or 1 for a_t and b_t"
-            raise UserError("this row is not a size", at=Location(file, rows.line_num), found=row, accepted=accepted)
+            raise UserError(
+                "this row is not a size", code="syntax", at=Location(file, rows.line_num), found=row, accepted=accepted
+            )
         if of.layout == "nt"[a_t] + "nt"[b_t]:
             sizes[tuple(size)] = None
     return tuple(sizes)

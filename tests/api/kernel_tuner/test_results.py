@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from mistakes import coded
 
 from lab.api.kernel_tuner.results import best, results
 from lab.base.errors import UserError
@@ -80,5 +81,5 @@ def test_the_best_by_an_objective():
     assert best(done, "time", higher_is_better=False) is done[1]
     assert best(done, "x", higher_is_better=True) is done[0]
     assert best([], "time", higher_is_better=False) is None
-    with pytest.raises(UserError, match="no such figure"):
+    with pytest.raises(UserError, check=coded("unknown-name", key="objective", found="energy")):
         best(done, "energy", higher_is_better=False)

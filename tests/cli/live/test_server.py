@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from live_support import begin
+from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.cli.live import server as module
@@ -242,7 +243,7 @@ def test_it_ends_with_its_context(account):
 
 
 def test_a_port_that_is_taken_is_a_mistake_of_the_user(account, served):
-    with pytest.raises(UserError, match="--port"):
+    with pytest.raises(UserError, check=coded("unwritable", key="--port")):
         LiveServer(account, served.server_port)
 
 

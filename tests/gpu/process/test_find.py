@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from fake_device import FakeDevice
+from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.gpu.device import describe, residents
@@ -55,14 +56,16 @@ def test_each_card_is_asked_for_its_clusters(machine):
 
 def test_several_models_are_never_mixed(machine):
     machine(H200, A100, A100)
-    with pytest.raises(UserError, match="several") as raised:
+    with pytest.raises(
+        UserError, check=coded("mismatch", key="--gpu-model", found="1 x NVIDIA H200, 2 x NVIDIA A100-SXM4-80GB")
+    ) as raised:
         find_cards(measure=True, every=True)
     assert raised.value.found == "1 x NVIDIA H200, 2 x NVIDIA A100-SXM4-80GB"
     assert [one[0] for one in taken(every=True, model="a100")] == ["GPU-1", "GPU-2"]
     assert taken(model="A100") == [("GPU-1", "GPU-1", "GPU 1")]
-    with pytest.raises(UserError, match="no GPU is of this model"):
+    with pytest.raises(UserError, check=coded("unknown-name", key="--gpu-model", found="B200")):
         find_cards(measure=True, model="B200")
-    with pytest.raises(UserError, match="several"):
+    with pytest.raises(UserError, check=coded("mismatch", key="--gpu-model", found="NVIDIA")):
         find_cards(measure=True, every=True, model="NVIDIA")
 
 

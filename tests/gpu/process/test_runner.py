@@ -78,7 +78,10 @@ def test_an_operator_whose_reference_is_wrong_is_this_jobs_failure_and_costs_no_
 def test_a_reference_that_takes_too_much_memory_is_told_without_a_traceback(runner, monkeypatch, capsys):
     def expected(_):
         raise UserError(
-            "a result of 16 x 8192 x 8192 elements", key="reference.d", accepted="at most 268435456 elements"
+            "a result of 16 x 8192 x 8192 elements",
+            code="wrong-value",
+            key="reference.d",
+            accepted="at most 268435456 elements",
         )
 
     monkeypatch.setattr("lab.gpu.process.checking.ProblemData.expected", expected)

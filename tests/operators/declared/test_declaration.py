@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from mistakes import coded
 
 from lab.base.errors import Location, UserError
 from lab.operators.declared.declaration import PREFIX, Declaration, declare
@@ -199,7 +200,7 @@ def test_element_types_follow_parameters(tmp_path):
     typed = first.typed({"n": 3, "T": "double"})
     assert [one.dtype for one in typed.arguments] == ["float64", "float64", "float32"]
     assert typed.type_parameters == ()
-    with pytest.raises(UserError, match="unknown type"):
+    with pytest.raises(UserError, check=coded("unknown-name", key="problem.T", found="dbl")):
         first.typed({"n": 3, "T": "dbl"})
     assert mistakes(tmp_path, arguments=arguments, parameters=("U",)) == [
         ("arguments.y", "unknown name 'T'"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.operators.declared.foreign import called
@@ -68,5 +69,5 @@ def test_what_is_wrong_with_a_function(tmp_path, text, message):
 
 
 def test_a_missing_file(tmp_path):
-    with pytest.raises(UserError, match="no such file"):
+    with pytest.raises(UserError, check=coded("missing-file", key="reference", found="./none.py:f")):
         called("./none.py:f", tmp_path, AVAILABLE, ("c",))

@@ -4,6 +4,7 @@ import itertools
 from pathlib import Path
 
 import pytest
+from mistakes import coded
 from run_support import all_played, without_a_gpu
 
 from lab.base.errors import MissingToolError, StoreError, UserError
@@ -32,7 +33,7 @@ def test_every_rule_has_its_microbenchmark() -> None:
 def test_the_launch_is_measured_with_whatever_is_asked() -> None:
     assert chosen(["banks"]) == ("launch", "banks")
     assert chosen([]) == tuple(NARROWED)
-    with pytest.raises(UserError, match="no such microbenchmark"):
+    with pytest.raises(UserError, check=coded("unknown-name", key="--only", found="bank")):
         chosen(["bank"])
 
 
@@ -62,5 +63,5 @@ def test_without_a_gpu_the_sentence_names_the_other_way() -> None:
 def test_folders_that_hold_no_runs_are_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is no folder"):
         measured_before(tmp_path / "none")
-    with pytest.raises(UserError, match="no measured run of a microbenchmark"):
+    with pytest.raises(UserError, check=coded("nothing-left", key="--from")):
         measured_before(tmp_path)

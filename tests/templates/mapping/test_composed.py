@@ -5,6 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from mappings import mappings
+from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.templates.mapping.composed import ComposedMapping
@@ -77,7 +78,7 @@ def test_what_is_no_local_index_of_the_outer_mapping_is_guarded():
 def test_tuples_are_indices_of_the_innermost_mapping():
     both = parse("[6] | [2] then [3, 2] | [1]")
     assert both.index(("x", "y")) == "((x + y * 3) + t * 6)"
-    with pytest.raises(UserError, match="do not fit"):
+    with pytest.raises(UserError, check=coded("mismatch", found="1: x")):
         both.index(("x",))
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from compiling import ptx_of
+from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.emulator.api import launch
@@ -60,7 +61,7 @@ def test_a_launch_with_other_units_is_refused(text, grid, block, found, accepted
 
 
 def test_threads_of_a_grid_are_numbered_along_x_alone():
-    with pytest.raises(UserError, match="along x alone") as caught:
+    with pytest.raises(UserError, check=coded("unsupported", key="block", found="4,2,1")) as caught:
         check_launch(levels("thread in grid: [3] | [8]"), LaunchShape((1, 1, 1), (4, 2, 1)))
     assert (caught.value.key, caught.value.found) == ("block", "4,2,1")
     check_launch(levels("block in grid: [8] | [4] then thread in block: [1] | [8]"), LaunchShape((2, 2, 1), (4, 2, 1)))

@@ -5,6 +5,7 @@ import time
 import pytest
 from hypothesis import given
 from mappings import mappings
+from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.templates.mapping.text import parse
@@ -144,5 +145,5 @@ def test_scopes_and_compositions_are_read_and_written(text, same):
 
 
 def test_a_composition_as_a_whole_is_a_tile():
-    with pytest.raises(UserError, match="the mapping has 4194304 accesses"):
+    with pytest.raises(UserError, check=coded("out-of-range", found="[1] | [4096] then [1024] | [1]")):
         parse("[1] | [4096] then [1024] | [1]")

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from mistakes import coded
 
 from lab.base import yamlfile
 from lab.base.errors import UserError
@@ -31,7 +32,7 @@ def test_parameters_are_macros_in_front_of_the_source():
 def test_a_parameter_of_an_instantiation_is_no_macro_where_the_source_declares_the_name():
     assert "#define tile" not in template(instantiated=["tile"]).rendered({"tile": 8, "rows": 1})
     assert "#define rows 1" in template(instantiated=["rows"]).rendered({"rows": 1})
-    with pytest.raises(UserError, match="tile"):
+    with pytest.raises(UserError, check=coded("conflict", key="parameters.tile", line=2)):
         template().rendered({"tile": 8})
 
 

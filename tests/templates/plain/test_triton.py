@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from mistakes import coded
 
 from lab.base.errors import UserError
 from lab.base.yamlfile import parse
@@ -72,6 +73,8 @@ def test_a_variant_is_a_request_to_triton():
     assert source.constants == (("BLOCK", 64), ("NONE", None))
     assert (source.num_warps, source.num_stages, source.num_ctas) == (8, 3, 1)
     assert (template.kernels, template.kernels_named("first"), template.rendered({})) == ((), (), TEXT)
-    with pytest.raises(UserError, match="Triton has no such type") as caught:
+    with pytest.raises(
+        UserError, check=coded("unknown-name", key="arguments.out", found="complex64*", line=1)
+    ) as caught:
         template.request("sm_90", {"BLOCK": 64}, [("out", "complex64*")], [])
     assert (caught.value.key, caught.value.found) == ("arguments.out", "complex64*")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from mistakes import coded
 from tuning_support import Bench, invented, tuning
 
 from lab.base.errors import UserError
@@ -109,7 +110,7 @@ def test_a_kernel_that_fails_at_one_size_does_not_win(tmp_path):
 
 def test_where_everything_fails_the_step_is_named(tmp_path):
     steps = "BenchmarkForkParameters: {parameters: {GlobalSplitU: [1, 2]}}"
-    with pytest.raises(UserError, match="after step 4"):
+    with pytest.raises(UserError, check=coded("nothing-left", found="it failed: 2")):
         walked(tmp_path, steps, lambda p, size: None)
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from mistakes import coded
 from tuning_support import BASE, tuning
 
 from lab.base.errors import UserError
@@ -85,7 +86,9 @@ def test_mistakes_are_told_with_their_line(tmp_path, steps, line, reason):
 def test_kernels_of_float64_are_tuned(tmp_path):
     read = tuning(tmp_path, "problem: {Precision: D, IndexAssignmentsB: [1, 2]}")
     assert [kind.label for kind in read.types] == ["float64_nt"]
-    with pytest.raises(UserError, match="does not compute this problem") as raised:
+    with pytest.raises(
+        UserError, check=coded("unsupported", key="groups[0].template", found="gemm/sgemm.cu.j2", line=5)
+    ) as raised:
         tuning(tmp_path, text=BASE.format(steps="    problem: {Precision: D}").replace("tensile.cu", "sgemm.cu"))
     assert "supports float64" in str(raised.value)
 
@@ -116,7 +119,9 @@ def test_a_batch_is_the_third_index_of_c(tmp_path, a, b, layout):
 
 
 def test_a_size_of_a_batch_has_four_numbers(tmp_path):
-    with pytest.raises(UserError, match="not a size of the problem") as raised:
+    with pytest.raises(
+        UserError, check=coded("syntax", key="groups[0].BenchmarkFinalParameters[0]", found=[64, 64, 64], line=7)
+    ) as raised:
         tuning(tmp_path, BATCHED % ("0, 3, 2", "3, 1, 2"))
     assert "m, n, batch, k" in str(raised.value)
 
@@ -131,14 +136,18 @@ def test_a_library_is_of_products_or_of_batches(tmp_path):
     assert found.library is not None
     assert found.groups[0].type.batched
     products = BASE.format(steps="").partition("groups:\n")[2]
-    with pytest.raises(UserError, match="products and of batches would have the same names") as raised:
+    with pytest.raises(
+        UserError, check=coded("duplicate", key="library", found="groups with NumIndicesC 2 and 3", line=1)
+    ) as raised:
         tuning(tmp_path, text="library: {name: some}\n" + batches + products)
     assert (raised.value.key, raised.value.at.line) == ("library", 1)
 
 
 def test_a_template_that_computes_no_batches_is_refused_with_one_that_does(tmp_path):
     text = BASE.format(steps="    " + BATCHED % ("0, 3, 2", "3, 1, 2")).replace("tensile.cu", "sgemm.cu")
-    with pytest.raises(UserError, match="does not compute this problem") as raised:
+    with pytest.raises(
+        UserError, check=coded("unsupported", key="groups[0].template", found="gemm/sgemm.cu.j2", line=5)
+    ) as raised:
         tuning(tmp_path, text=text)
     assert "batches, as gemm/tensile.cu.j2 does" in str(raised.value)
 
@@ -146,7 +155,9 @@ def test_a_template_that_computes_no_batches_is_refused_with_one_that_does(tmp_p
 def test_a_library_has_one_precision(tmp_path):
     both = BASE.format(steps="") + BASE.format(steps="    problem: {Precision: D}").partition("groups:\n")[2]
     assert len(tuning(tmp_path, text=both).types) == 2
-    with pytest.raises(UserError, match="libraries of two precisions") as raised:
+    with pytest.raises(
+        UserError, check=coded("duplicate", key="library", found=["float32", "float64"], line=12)
+    ) as raised:
         tuning(tmp_path, text=both + "library: {name: made}\n")
     assert (raised.value.at.line, raised.value.key) == (12, "library")
 
@@ -159,14 +170,16 @@ def test_a_pause_below_zero_is_named_with_its_line(tmp_path):
 
 
 def test_a_template_that_is_none(tmp_path):
-    with pytest.raises(UserError, match="no such template") as raised:
+    with pytest.raises(
+        UserError, check=coded("missing-file", key="groups[0].template", found="gemm/tensil.cu.j2", line=5)
+    ) as raised:
         tuning(tmp_path, text=BASE.format(steps="").replace("tensile.cu", "tensil.cu"))
     assert raised.value.at.line == 5
 
 
 def test_two_groups_of_one_name(tmp_path):
     text = BASE.format(steps="")
-    with pytest.raises(UserError, match="two groups have the same name"):
+    with pytest.raises(UserError, check=coded("duplicate", key="groups[1].name", found="tensile", line=8)):
         tuning(tmp_path, text=text + text.partition("groups:\n")[2])
 
 
