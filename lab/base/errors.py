@@ -78,6 +78,13 @@ Code = Literal[
 """The kind of a user's mistake. Codes are stable; messages may be reworded."""
 
 
+def _restored(kind: type[UserError], arguments: tuple[object, ...], fields: dict[str, object]) -> UserError:
+    """Return an unpickled error; the default would call its class without a code."""
+    error = kind.__new__(kind, *arguments)
+    vars(error).update(fields)
+    return error
+
+
 class UserError(LabError):
     """A mistake in the user's input: its kind, its place, the value found, the values accepted."""
 
@@ -106,6 +113,9 @@ class UserError(LabError):
         self.message, self.code, self.at, self.key, self.found = message, code, at, key, found
         self.accepted, self.suggestion = accepted, suggestion
         super().__init__(str(self))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (type(self), self.args, vars(self))
 
     def placed(self, at: Location | None, key: str | None) -> UserError:
         """Return the same mistake at another place and under another key."""
